@@ -100,6 +100,12 @@ async fn a_pause_waits_for_the_last_transaction_and_a_client_that_leaves_takes_i
     }
     let (code, told, said) = ran(&["pause", "--admin", &socket]);
     assert!(code == 1 && said.contains("already paused"), "{told}{said}");
+    let (code, _, said) = ran(&["resume", "--admin", &socket, "--database", "nosuch"]);
+    assert!(
+        code == 1 && said.contains("\"nosuch\" is not paused by itself: the whole gate is; resume that"),
+        "{said}"
+    );
+    assert!(is_paused().await);
     let (code, told, _) = ran(&["resume", "--admin", &socket]);
     assert_eq!((code, told.as_str()), (0, "resumed: requests pass again\n"));
     waits.await.expect("it passes");

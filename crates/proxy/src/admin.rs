@@ -161,8 +161,10 @@ pub trait GateView: Send + Sync {
     /// # Errors
     /// Why it can't.
     fn resume(&self, database: Option<&str>) -> Result<(), String> {
-        let is_whole = database.is_none();
-        match self.driver().filter(|_| is_whole).map(|driver| driver.pause(PoolSet::NONE)) {
+        if database.is_some() {
+            return Err("only gates for PostgreSQL pause one database; resume the whole gate".to_owned());
+        }
+        match self.driver().map(|driver| driver.pause(PoolSet::NONE)) {
             Some(PoolSet::ALL) => Ok(()),
             _ => Err("not paused".to_owned()),
         }

@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn every_setting_without_a_counterpart_is_named_with_a_reason() {
         let text = "[pgbouncer]\nserver_reset_query = DISCARD ALL\nno_such_thing = 1\nauth_type = pam\nquery_timeout = 5\n\
-            pool_mode = statement\nserver_tls_sslmode = verify-full\n[users]\nann = max_user_connections=5\n";
+            pool_mode = statement\ndns_max_ttl = -1\n[users]\nann = max_user_connections=5\n";
         let written = imported(text);
         for told in [
             "# server_reset_query = DISCARD ALL: ",
@@ -289,12 +289,28 @@ mod tests {
             "# auth_type = pam: ",
             "# query_timeout = 5: ",
             "# pool_mode = statement: ",
-            "# server_tls_sslmode = verify-full: ",
+            "# dns_max_ttl = -1: ",
             "# [users] ann = max_user_connections=5: ",
         ] {
             assert!(written.contains(told), "{told}\n{written}");
         }
         gates(text);
+    }
+
+    #[test]
+    fn encryption_that_cannot_be_had_as_asked_for_is_refused_by_check_and_never_left_out() {
+        for (theirs, ours) in [
+            ("server_tls_sslmode = verify-ca", "upstream_tls_mode"),
+            ("server_tls_sslmode = verify-full", "upstream_tls_mode"),
+            ("client_tls_sslmode = require", "tls_"),
+            ("client_tls_sslmode = verify-full", "tls_"),
+        ] {
+            let written = imported(&format!("[databases]\nshop = host=10.0.0.5\n[pgbouncer]\n{theirs}\n"));
+            assert!(written.contains(&format!("# {theirs}: needs")), "{written}");
+            let refused = config::parse(config::Origin::CommandLine, &written).unwrap_err().list;
+            let keys: Vec<_> = refused.iter().filter_map(|error| error.key.as_deref()).collect();
+            assert!(!keys.is_empty() && keys.iter().all(|key| key.starts_with(ours)), "{theirs}: {keys:?}");
+        }
     }
 
     #[test]

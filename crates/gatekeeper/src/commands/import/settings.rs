@@ -293,6 +293,10 @@ impl Lines {
             }
             (mode, ..) => {
                 self.remark("client_tls_sslmode", mode, "needs client_tls_cert_file and client_tls_key_file");
+                if !matches!(mode, "allow" | "prefer") {
+                    // Without it clients would be let in without TLS: `check` is to refuse the file.
+                    self.lines.push(format!("tls_mode = {}", quoted(mode)));
+                }
             }
         }
         let Some(mode) = settings.get("server_tls_sslmode") else { return };
@@ -301,7 +305,6 @@ impl Lines {
             let why =
                 "needs upstream_tls_ca; for the system's authorities: \"/etc/ssl/certs/ca-certificates.crt\"";
             self.remark("server_tls_sslmode", mode, why);
-            return;
         }
         self.lines.push(format!("upstream_tls_mode = {}", quoted(mode)));
         if mode == "disable" {

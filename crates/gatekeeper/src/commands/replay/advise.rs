@@ -277,10 +277,46 @@ impl Advice {
             return text + misfit;
         }
         let Some(best) = self.best() else {
-            let tried = self.findings.len();
-            return text + &format!("None of the {tried} settings that were tried would have been better.\n");
+            return text + &self.nothing_better();
         };
         text + &self.advised(best, &span)
+    }
+
+    /// How close the best of the settings came, and how far the replay is to be believed.
+    fn nothing_better(&self) -> String {
+        let (base, tried) = (&self.base, self.findings.len());
+        let gain = |finding: &Finding| 1.0 - finding.measured.mean / base.mean;
+        let closest = self.findings.iter().max_by(|a, b| gain(a).total_cmp(&gain(b)));
+        let closest = closest.map_or(String::new(), |finding| {
+            let (gain, mean) = (gain(finding) * 100.0, time(finding.measured.mean));
+            let why = match gain >= WORTH * 100.0 {
+                true if finding.gain.low() <= 0.0 => "which may be chance",
+                true => "but too few requests had company to believe that",
+                false => "which is not worth a change",
+            };
+            let less = if gain < 0.0 { "more" } else { "less" };
+            format!(
+                "\nClosest came {}: {mean} on average instead of {} ({:.1} % {less}), {why}.",
+                finding.setting.words(),
+                time(base.mean),
+                gain.abs()
+            )
+        });
+        format!(
+            "None of the {tried} settings that were tried would have been better.{closest}\n\
+             The recorded settings, replayed, are {:.0} % off what was recorded, which fits.{}\n",
+            self.misfit.0 * 100.0,
+            self.guess()
+        )
+    }
+
+    fn guess(&self) -> String {
+        match self.cores {
+            Cores::Guessed(count) => {
+                format!(" The service's {count} cores are a guess: name them with --cores.")
+            }
+            Cores::Named(_) | Cores::Learned(_) => String::new(),
+        }
     }
 
     fn advised(&self, best: &Finding, span: &str) -> String {
@@ -292,12 +328,7 @@ impl Advice {
         };
         let pairs = base.parts.iter().zip(&with.parts);
         let (parts, won) = (base.parts.len(), pairs.filter(|(base, with)| with < base).count());
-        let guessed = match self.cores {
-            Cores::Guessed(count) => {
-                format!(" The service's {count} cores are a guess: name them with --cores.")
-            }
-            Cores::Named(_) | Cores::Learned(_) => String::new(),
-        };
+        let guessed = self.guess();
         let mut others: Vec<_> = self.findings.iter().filter(|other| other.setting != best.setting).collect();
         others.sort_by(|a, b| a.measured.mean.total_cmp(&b.measured.mean));
         let others = others.iter().map(|it| format!("{}: {}", it.setting.words(), time(it.measured.mean)));

@@ -61,7 +61,18 @@ impl Subject for Status {
     }
 
     fn let_go(&self, database: Option<&str>) -> Result<(), Failure> {
-        if self.0.pools.resume(database) { Ok(()) } else { Err(Failure::new("55000", "not paused")) }
+        if self.0.pools.resume(database) {
+            return Ok(());
+        }
+        let paused = self.0.pools.paused();
+        let Some(database) = database.filter(|_| !paused.names().is_empty()) else {
+            return Err(Failure::new("55000", "not paused"));
+        };
+        let (which, what) = match paused.is_everything() {
+            true => ("the whole gate".to_owned(), "resume that"),
+            false => (format!("only {}", paused.names().join(", ")), "name one of those"),
+        };
+        Err(Failure::new("55000", format!("{database:?} is not paused by itself: {which} is; {what}")))
     }
 
     fn holds_up(&self, database: Option<&str>) -> bool {

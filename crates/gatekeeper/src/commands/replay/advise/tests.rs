@@ -156,6 +156,7 @@ fn args(trace: &std::path::Path, cores: u32) -> AdviseArgs {
         last: Duration::from_secs(86_400),
         cores: std::num::NonZero::new(cores),
         service_times: ServiceTimes::Shared,
+        partial: false,
         threads: None,
     }
 }
@@ -201,11 +202,13 @@ fn nothing_is_said_where_nothing_helps() {
     let truth = Truth::new(types, vec![1.0], service, "connections = 40\norder = \"shortest-first\"\n");
     let advice = truth.advised(&truth.run(&[]));
     assert!(advice.best().is_none(), "{}", advice.text());
-    assert!(
-        advice.text().starts_with("None of the ") && advice.text().lines().count() == 1,
-        "{}",
-        advice.text()
-    );
+    let text = advice.text();
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines.len() == 3 && lines[0].starts_with("None of the "), "{text}");
+    let closest = advice.findings.iter().map(|it| it.measured.mean).fold(f64::INFINITY, f64::min);
+    let told = format!(": {} on average instead of {} (", time(closest), time(advice.base.mean));
+    assert!(lines[1].starts_with("Closest came ") && lines[1].contains(&told), "{text}");
+    assert!(lines[2].contains("% off what was recorded, which fits."), "{text}");
 }
 
 #[test]

@@ -92,7 +92,7 @@ pub trait GateView: Send + Sync {
     fn name(&self) -> &str {
         self.driver().map_or("", Driver::name)
     }
-    /// `"enforce"` or `"observe"`. When observing, all that follows is what *would* have been decided.
+    /// `"enforce"` or `"observe"`. When observing, waits and refusals are what *would* have been decided.
     fn mode(&self) -> &'static str;
     /// Where clients connect.
     fn listen(&self) -> String;

@@ -30,7 +30,9 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
 use crate::news::Lanes;
-use crate::observe::{Change, ChangedRow, ChangedRows, Observer, Totals, TypeName, TypeRow, log_changes};
+use crate::observe::{
+    Account, Change, ChangedRow, ChangedRows, Observer, Totals, TypeName, TypeRow, log_changes,
+};
 use crate::permit::Permit;
 use crate::trace::Recorder;
 use crate::why::{Ask, Origin, Reply, Why};
@@ -128,6 +130,11 @@ impl Driver {
         matches!(self.inner.lock().gate, Decider::Observing { .. })
     }
 
+    /// How many requests are really in flight, where that isn't what is decided.
+    pub(crate) fn really_in_flight(&self) -> Option<usize> {
+        self.inner.lock().gate.running()
+    }
+
     /// The gate's clock.
     pub fn clock(&self) -> Clock {
         self.clock
@@ -146,13 +153,15 @@ impl Driver {
         if !inner.observer.knows(request.request_type) {
             inner.observer.describe(&label());
         }
-        let ticket = inner.gate.arrive(now, request);
+        let (ticket, account) = inner.gate.arrive(now, request, origin.turn);
         let recorder = self.recorder.get();
         if let Some(recorder) = recorder {
             recorder.arrived(now, ticket, &request);
         }
-        let obstacle = inner.gate.gate().obstacle(ticket);
-        inner.why.arrived(now, ticket, (&request, origin), obstacle);
+        if account != Account::Unforeseen {
+            let obstacle = inner.gate.gate().obstacle(ticket);
+            inner.why.arrived(now, ticket, (&request, origin), obstacle);
+        }
         let own = inner.drain((now, recorder), Some(ticket), &mut wakes);
         let waiting = own.is_none().then(|| {
             let (sender, receiver) = oneshot::channel();
@@ -418,10 +427,12 @@ impl Inner {
                 wakes.verdicts.push((waiter, verdict));
             }
         }
-        while let Some(event) = self.gate.poll_event() {
-            self.observer.record(&event);
-            self.why.happened(now, &event);
-            if let Some(recorder) = recorder {
+        while let Some((account, event)) = self.gate.poll_event() {
+            self.observer.account(account, &event);
+            if matches!(account, Account::Only | Account::Foreseen) {
+                self.why.happened(now, &event);
+            }
+            if let Some(recorder) = recorder.filter(|_| account != Account::Real) {
                 recorder.happened(now, &event);
             }
         }

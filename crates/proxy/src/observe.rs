@@ -18,10 +18,12 @@ use lru::LruCache;
 
 use crate::news::Lanes;
 
+mod account;
 mod changed;
 mod goals;
 mod times;
 
+pub(crate) use account::Account;
 pub use changed::{ChangedRow, ChangedRows, shares};
 use times::Times;
 pub use times::{BOUNDS_SECONDS, Buckets, TimeSummary};

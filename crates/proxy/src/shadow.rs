@@ -12,17 +12,17 @@
 //!
 //! So the shadow's connection and load are held for as long as the request would have held them, a
 //! transaction's pauses included. A client that leaves while its request still waits in the shadow leaves
-//! the shadow's queue at that moment.
+//! the shadow's queue at that moment. Events happen in order, each exactly when it was due.
 //!
-//! **Virtual time is exact.** Events happen in order, each at the instant when it was due.
+//! **A client asks one thing after the other.** While the shadow holds a request of a connection that has
+//! really ended, the connection's next requests pass the shadow by: a gate would not have them yet.
 //!
 //! **Where it errs.** Upstream times are those of the uncontrolled service: under overload the gate would
 //! have shortened them, so the shadow's waits are rather too long. It doesn't know which clients would have
 //! given up. Pinned sessions and pools aren't modeled: every connection serves every request.
 //!
-//! **Bounds.** A request that would have been refused is remembered as long as it really runs. Any other is
-//! held as long as the shadow's gate holds it (`queue_max`, `connections`) or it really runs; at most
-//! [`STEPS_MAX`] pauses of it are kept, later ones count as busy.
+//! **Bounds.** A request is kept as long as it really runs or the shadow's gate holds it (`queue_max`,
+//! `connections`). At most [`STEPS_MAX`] of its pauses are kept; later ones count as busy.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -56,6 +56,8 @@ pub struct Shadow {
     requests: HashMap<Ticket, Life>,
     /// Requests that the shadow refused and that still really run.
     refused: HashMap<Ticket, Reason>,
+    /// For each connection, how many of its requests have really ended and are still held here.
+    behind: HashMap<u64, usize>,
     /// Future events of the shadow, in order; the number orders events of one instant.
     due: BTreeMap<(Instant, u64), (Ticket, Step)>,
     next_number: u64,
@@ -73,6 +75,10 @@ struct Life {
     step_count: usize,
     /// Whether the request is really idle, as the shadow knows or will know.
     is_idle: bool,
+    /// Its connection.
+    turn: Option<u64>,
+    /// Whether it has really ended.
+    has_ended: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,15 +94,36 @@ impl Shadow {
         let mut gate = Gate::new(policy, now, seed);
         // One pool for everybody, as large as the budget allows.
         gate.set_pool(now, PoolId::default(), u32::MAX);
-        Self { gate, requests: HashMap::new(), refused: HashMap::new(), due: BTreeMap::new(), next_number: 0 }
+        let (requests, refused, behind) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { gate, requests, refused, behind, due: BTreeMap::new(), next_number: 0 }
     }
 
     /// A request arrives, and really runs at once. Its ticket names it until its end.
     pub fn arrive(&mut self, now: Instant, request: Request) -> Ticket {
+        self.enter(now, request, None)
+    }
+
+    /// A request arrives over the connection `turn`, which carries one after the other. `None`: it passes the
+    /// shadow by, because the last one would still be under way.
+    pub fn arrive_in_turn(&mut self, now: Instant, request: Request, turn: u64) -> Option<Ticket> {
+        self.advance(now);
+        let is_behind = self.behind.contains_key(&turn);
+        (!is_behind).then(|| self.enter(now, request, Some(turn)))
+    }
+
+    fn enter(&mut self, now: Instant, request: Request, turn: Option<u64>) -> Ticket {
         self.advance(now);
         let request = Request { pool: PoolId::default(), connection: Connection::Needed, ..request };
         let ticket = self.gate.arrive(now, request);
-        let life = Life { arrived: now, dispatched: None, steps: Vec::new(), step_count: 0, is_idle: false };
+        let life = Life {
+            arrived: now,
+            dispatched: None,
+            steps: Vec::new(),
+            step_count: 0,
+            is_idle: false,
+            turn,
+            has_ended: false,
+        };
         self.requests.insert(ticket, life);
         self.act(now);
         ticket
@@ -135,16 +162,36 @@ impl Shadow {
     /// A request has really ended. Call this exactly once.
     pub fn finished(&mut self, now: Instant, ticket: Ticket, completion: Completion) {
         self.advance(now);
-        match self.requests.get(&ticket) {
+        match self.requests.get_mut(&ticket) {
             None => {}
             Some(life) if life.dispatched.is_none() && completion.outcome == Outcome::Canceled => {
-                self.requests.remove(&ticket);
+                self.forget(ticket);
                 self.gate.cancel(now, ticket);
                 self.act(now);
             }
-            Some(_) => self.step(now, ticket, Step::End(completion)),
+            Some(life) => {
+                life.has_ended = true;
+                if let Some(turn) = life.turn {
+                    *self.behind.entry(turn).or_default() += 1;
+                }
+                self.step(now, ticket, Step::End(completion));
+            }
         }
         self.refused.remove(&ticket);
+    }
+
+    /// The shadow holds a request no longer.
+    fn forget(&mut self, ticket: Ticket) -> Option<Life> {
+        let life = self.requests.remove(&ticket)?;
+        if let Some(turn) = life.turn.filter(|_| life.has_ended)
+            && let Some(count) = self.behind.get_mut(&turn)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.behind.remove(&turn);
+            }
+        }
+        Some(life)
     }
 
     /// What would have become of a request that still really runs.
@@ -263,7 +310,7 @@ impl Shadow {
             Step::Idle => self.gate.idle(at, ticket),
             Step::Resume => self.gate.resume(at, ticket),
             Step::End(completion) => {
-                self.requests.remove(&ticket);
+                self.forget(ticket);
                 self.gate.complete(at, ticket, completion);
             }
         }
@@ -276,9 +323,7 @@ impl Shadow {
             match action {
                 Action::Dispatch(ticket) => self.dispatch(now, ticket),
                 Action::Reject(ticket, reason) => {
-                    let has_ended =
-                        |life: &Life| life.steps.iter().any(|(_, step)| matches!(step, Step::End(_)));
-                    if self.requests.remove(&ticket).is_some_and(|life| !has_ended(&life)) {
+                    if self.forget(ticket).is_some_and(|life| !life.has_ended) {
                         self.refused.insert(ticket, reason);
                     }
                 }

@@ -51,6 +51,8 @@ pub(crate) struct Origin {
     pub(crate) trace: Option<NonZeroU128>,
     /// The number of its session.
     pub(crate) session: Option<u64>,
+    /// The number of its connection, where that carries one request after the other.
+    pub(crate) turn: Option<u64>,
 }
 
 /// How a request ended.

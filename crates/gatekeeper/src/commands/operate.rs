@@ -76,16 +76,24 @@ fn told_of(gate: &GateStatus) -> String {
         line(format!("upstream {} is {} since {}{error}", it.address, it.state, long_time(it.since_seconds)));
     }
     let bound = gate.capacity_requests.map_or(String::new(), |most| format!(", of {most} at most"));
-    line(format!("{} requests in flight{bound}, {} wait", gate.in_flight, gate.queued));
+    match gate.really_in_flight {
+        None => line(format!("{} requests in flight{bound}, {} wait", gate.in_flight, gate.queued)),
+        Some(really) => line(format!(
+            "{really} requests in flight, all pass; enforcing there would be {}{bound}, and {} would wait",
+            gate.in_flight, gate.queued
+        )),
+    }
     let found = gate.connections_found.as_ref().map_or(String::new(), |found| format!(" ({})", found.why));
+    let would = if gate.really_in_flight.is_some() { "would be " } else { "" };
     line(format!(
-        "{} of {} connections in use, {} kept by sessions{found}",
+        "{} of {} connections {would}in use, {} kept by sessions{found}",
         gate.connections_in_use, gate.connections, gate.connections_pinned
     ));
     line(format!("{} clients, {} request types known", gate.clients_connected, gate.types_known));
     let counts = &gate.requests;
+    let refused = if gate.really_in_flight.is_some() { "would have been refused" } else { "refused" };
     line(format!(
-        "since the start: {} requests succeeded, {} failed, {} refused{}",
+        "since the start: {} requests succeeded, {} failed, {} {refused}{}",
         counts.succeeded_total,
         counts.failed_total + counts.conflicted_total,
         counts.rejected_total,

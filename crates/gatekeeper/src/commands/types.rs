@@ -44,8 +44,11 @@ fn ask(remote: &Remote, args: &TypesArgs) -> Result<String, Failure> {
 }
 
 fn table(gate: &GateTypes) -> String {
-    let observing =
-        if gate.mode == "observe" { ", observing: waits are what they would have been" } else { "" };
+    let observing = if gate.mode == "observe" {
+        ", observing: waits and refusals are what they would have been"
+    } else {
+        ""
+    };
     let mut text = format!("gate {}{observing}\n", gate.gate);
     if gate.types.is_empty() {
         text += "no requests yet\n";
@@ -132,7 +135,7 @@ mod tests {
         let gate = GateTypes { gate: "shop".to_owned(), mode: "observe".to_owned(), types: Vec::new() };
         assert_eq!(
             table(&gate),
-            "gate shop, observing: waits are what they would have been\nno requests yet\n"
+            "gate shop, observing: waits and refusals are what they would have been\nno requests yet\n"
         );
     }
 }

@@ -41,7 +41,7 @@ fn what_would_have_waited_for_a_connection_runs_at_once_and_is_told() {
     stage.until_holds("the shadow is done with all", || {
         let status = stage.gate.status();
         let done = status["requests"]["succeeded_total"].as_u64().unwrap() - before;
-        done == 3 && status["in_flight"] == 0 && status["queued"] == 0
+        done == 4 && status["in_flight"] == 0 && status["queued"] == 0
     });
     let types = stage.gate.types().to_string();
     assert!(types.contains("witness: BEGIN; "), "{types}");

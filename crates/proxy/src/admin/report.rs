@@ -48,7 +48,8 @@ impl From<MemoryView> for MemoryStatus {
 #[expect(missing_docs, reason = "the names say it")]
 pub struct GateStatus {
     pub name: String,
-    /// `enforce` or `observe`; observing, the rest is what would have been decided.
+    /// `enforce` or `observe`; observing, requests and their ends are counted as they really are, and waits,
+    /// refusals and what is in flight as they would be.
     pub mode: String,
     pub listen: String,
     pub upstream: String,
@@ -75,6 +76,9 @@ pub struct GateStatus {
     #[serde(default)]
     pub stalled: bool,
     pub in_flight: usize,
+    /// Observing, how many really are.
+    #[serde(default)]
+    pub really_in_flight: Option<usize>,
     pub suspended: usize,
     /// Of those in flight, how many whose clients have left.
     #[serde(default)]
@@ -375,6 +379,7 @@ impl GateStatus {
             late: snapshot.late,
             stalled: snapshot.stalled,
             in_flight: snapshot.in_flight,
+            really_in_flight: gate.driver().and_then(crate::gate::Driver::really_in_flight),
             suspended: snapshot.suspended,
             left_in_flight: snapshot.left,
             long_in_flight: snapshot.long_in_flight,

@@ -1,6 +1,6 @@
 //! The decider: a gate that means it, or one that only says what it would have decided.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use admission::{
@@ -8,6 +8,7 @@ use admission::{
     Reason, Request, RequestType, Snapshot, Ticket, Work,
 };
 
+use crate::observe::Account;
 use crate::shadow::{Foreseen, Shadow};
 
 /// An [`admission::Gate`], or a shadow of one that dispatches everything at once. Its methods are the gate's.
@@ -19,9 +20,52 @@ pub(crate) enum Decider {
     Observing {
         /// What would have been decided.
         shadow: Box<Shadow>,
-        /// What is decided: to go ahead. Drained after each arrival, so it never holds more than one.
-        dispatched: VecDeque<Ticket>,
+        /// What really happens.
+        real: Real,
     },
+}
+
+/// Requests that really run, each from its arrival on.
+#[derive(Debug, Default)]
+pub(crate) struct Real {
+    /// What is decided: to go ahead. Drained after each arrival, so it never holds more than one.
+    dispatched: VecDeque<Ticket>,
+    /// Those that run.
+    running: HashMap<Ticket, Running>,
+    /// How many have passed the shadow by.
+    passed: u64,
+    /// Drained after each call.
+    events: VecDeque<(Account, Event)>,
+}
+
+/// A request that really runs.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    account: Account,
+    request_type: RequestType,
+    /// What it was expected to need.
+    work: Work,
+}
+
+impl Real {
+    /// A request begins, which the shadow knows by this ticket if it has it.
+    fn begin(&mut self, known: Option<Ticket>, request_type: RequestType, work: Work) -> (Ticket, Account) {
+        self.passed += u64::from(known.is_none());
+        let account = if known.is_some() { Account::Real } else { Account::Unforeseen };
+        let ticket = known.unwrap_or(Ticket::aside(self.passed));
+        self.dispatched.push_back(ticket);
+        self.running.insert(ticket, Running { account, request_type, work });
+        let queue_wait = Duration::ZERO;
+        self.events.push_back((account, Event::Dispatched { ticket, request_type, work, queue_wait }));
+        (ticket, account)
+    }
+
+    fn end(&mut self, ticket: Ticket, Completion { outcome, upstream_time }: Completion) {
+        let Some(Running { account, request_type, work }) = self.running.remove(&ticket) else { return };
+        let queue_wait = Duration::ZERO;
+        let ended = Event::Completed { ticket, request_type, outcome, work, queue_wait, upstream_time };
+        self.events.push_back((account, ended));
+    }
 }
 
 impl Decider {
@@ -30,18 +74,30 @@ impl Decider {
     }
 
     pub(crate) fn observing(policy: Policy, now: Instant, seed: u64) -> Self {
-        let shadow = Box::new(Shadow::new(policy, now, seed));
-        Self::Observing { shadow, dispatched: VecDeque::with_capacity(1) }
+        Self::Observing { shadow: Box::new(Shadow::new(policy, now, seed)), real: Real::default() }
     }
 
-    pub(crate) fn arrive(&mut self, now: Instant, request: Request) -> Ticket {
+    /// Observing, `turn` is the connection whose requests come one after the other.
+    pub(crate) fn arrive(&mut self, now: Instant, request: Request, turn: Option<u64>) -> (Ticket, Account) {
         match self {
-            Self::Enforcing(gate) => gate.arrive(now, request),
-            Self::Observing { shadow, dispatched } => {
-                let ticket = shadow.arrive(now, request);
-                dispatched.push_back(ticket);
-                ticket
+            Self::Enforcing(gate) => (gate.arrive(now, request), Account::Only),
+            Self::Observing { shadow, real } => {
+                let known = match turn {
+                    Some(turn) => shadow.arrive_in_turn(now, request, turn),
+                    None => Some(shadow.arrive(now, request)),
+                };
+                let expected = known.and_then(|ticket| shadow.gate().expected_of(ticket));
+                let work = expected.or_else(|| Some(shadow.lane_of(request.request_type)?.1));
+                real.begin(known, request.request_type, work.unwrap_or(Work::ZERO))
             }
+        }
+    }
+
+    /// How many requests are really in flight, where that isn't what is decided.
+    pub(crate) fn running(&self) -> Option<usize> {
+        match self {
+            Self::Enforcing(_) => None,
+            Self::Observing { real, .. } => Some(real.running.len()),
         }
     }
 
@@ -76,7 +132,10 @@ impl Decider {
     pub(crate) fn complete(&mut self, now: Instant, ticket: Ticket, completion: Completion) {
         match self {
             Self::Enforcing(gate) => gate.complete(now, ticket, completion),
-            Self::Observing { shadow, .. } => shadow.finished(now, ticket, completion),
+            Self::Observing { shadow, real } => {
+                real.end(ticket, completion);
+                shadow.finished(now, ticket, completion);
+            }
         }
     }
 
@@ -216,14 +275,17 @@ impl Decider {
     pub(crate) fn poll(&mut self) -> Option<Action> {
         match self {
             Self::Enforcing(gate) => gate.poll(),
-            Self::Observing { dispatched, .. } => dispatched.pop_front().map(Action::Dispatch),
+            Self::Observing { real, .. } => real.dispatched.pop_front().map(Action::Dispatch),
         }
     }
 
-    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+    pub(crate) fn poll_event(&mut self) -> Option<(Account, Event)> {
         match self {
-            Self::Enforcing(gate) => gate.poll_event(),
-            Self::Observing { shadow, .. } => shadow.poll_event(),
+            Self::Enforcing(gate) => gate.poll_event().map(|event| (Account::Only, event)),
+            Self::Observing { shadow, real } => {
+                let foreseen = || shadow.poll_event().map(|event| (Account::Foreseen, event));
+                real.events.pop_front().or_else(foreseen)
+            }
         }
     }
 
@@ -288,7 +350,7 @@ mod tests {
         let mut observing = Decider::observing(policy(), Instant::ZERO, 1);
         let done = Completion { outcome: Outcome::Success, upstream_time: Duration::ZERO };
         for (decider, dispatched_at_once) in [(&mut enforcing, 1), (&mut observing, 2)] {
-            let tickets = [(); 2].map(|()| decider.arrive(Instant::ZERO, request));
+            let tickets = [(); 2].map(|()| decider.arrive(Instant::ZERO, request, None).0);
             assert_eq!(std::iter::from_fn(|| decider.poll()).count(), dispatched_at_once);
             let Snapshot { in_flight, queued, .. } = decider.snapshot();
             assert_eq!((in_flight, queued), (1, 1));
@@ -298,5 +360,49 @@ mod tests {
         }
         observing.handle_timeout(Instant::ZERO);
         assert_eq!((observing.snapshot().in_flight, observing.poll()), (0, None));
+    }
+
+    #[test]
+    fn more_never_wait_in_foresight_than_there_are_connections_and_every_real_end_is_counted() {
+        let request = Request {
+            request_type: RequestType(1),
+            class: admission::ClassId::DEFAULT,
+            pool: PoolId::default(),
+            connection: Connection::Needed,
+            entry: Entry::Queued,
+            client: None,
+            deadline: None,
+        };
+        let policy = Policy { queue_max: 1000, queue_timeout: Duration::from_secs(3600), ..policy() };
+        let mut decider = Decider::observing(policy, Instant::ZERO, 1);
+        let mut observer = crate::observe::Observer::new(10);
+        observer.describe(&crate::observe::TypeName::new(request.request_type, "a type".into()));
+        let (connections, rounds, took) = (8, 50, Duration::from_millis(10));
+        let done = Completion { outcome: Outcome::Success, upstream_time: took };
+        // Eight connections without a pause, while the shadow serves one request at a time: it falls behind.
+        for round in 0..rounds {
+            let at = Instant::ZERO.after(took * round);
+            let tickets: Vec<_> =
+                (0..connections).map(|turn| decider.arrive(at, request, Some(turn)).0).collect();
+            assert_eq!(decider.running(), Some(tickets.len()));
+            assert_eq!(std::iter::from_fn(|| decider.poll()).count(), tickets.len(), "all go ahead");
+            for ticket in tickets {
+                decider.complete(at.after(took), ticket, done);
+            }
+            let Snapshot { in_flight, queued, .. } = decider.snapshot();
+            assert!(in_flight <= 1 && in_flight + queued <= 8, "{in_flight} + {queued}");
+            assert!(in_flight + queued >= 6, "the shadow is never without work: {in_flight} + {queued}");
+            while let Some((account, event)) = decider.poll_event() {
+                observer.account(account, &event);
+            }
+        }
+        let counts = observer.totals().counts;
+        let all = u64::from(rounds) * connections;
+        assert_eq!((counts.dispatched, counts.succeeded, counts.left), (all, all, 0));
+        let row = observer.table().into_iter().find(|row| row.key.is_some()).unwrap();
+        assert_eq!((row.counts.succeeded, row.upstream_time.count), (all, all));
+        let waits = row.queue_wait.count;
+        assert!((u64::from(rounds) - 1..all / 4).contains(&waits), "one a round is foreseen: {waits}");
+        assert_eq!(decider.running(), Some(0));
     }
 }

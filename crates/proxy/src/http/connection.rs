@@ -340,7 +340,8 @@ async fn pass(
     let trace = record
         .as_deref()
         .map_or_else(|| Parent::of(request.headers()).map(|parent| parent.trace), |record| record.trace);
-    let origin = Origin { trace: trace.and_then(NonZeroU128::new), session: None };
+    let turn = (!is_http2).then(|| watched.number());
+    let origin = Origin { trace: trace.and_then(NonZeroU128::new), session: None, turn };
     let permit = match gate.driver.arrive(asked, origin, || classified.name.clone()) {
         Arrival::Dispatched(permit) => permit,
         Arrival::Rejected(reason, number) => return Err(rejected(&gate.driver, reason, number).into()),

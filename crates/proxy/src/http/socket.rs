@@ -79,6 +79,11 @@ impl Watched {
         UnderWay(Arc::clone(&self.talk))
     }
 
+    /// A number that no other open connection has.
+    pub(crate) fn number(&self) -> u64 {
+        Arc::as_ptr(&self.talk).addr() as u64
+    }
+
     /// The client's socket, if it is of TCP.
     pub(crate) fn tcp(&self) -> Option<Arc<TcpStream>> {
         match &self.socket {

@@ -17,7 +17,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["mode"],
-        help: "Always 1; with mode observe every other metric of the gate shows what would have been decided",
+        help: "Always 1; with mode observe ends and upstream times of requests are real, and all else is what would have been decided",
         read: |gate, out| out.gauge(&[gate.mode], 1.0),
     },
     Metric {

@@ -126,7 +126,8 @@ impl Session {
             deadline: None,
         };
         let rejected = |reason| Refusal::rejected(&driver, reason);
-        let origin = Origin { trace: analysis.trace, session: Some(self.place.id.into()) };
+        let session = Some(self.place.id.into());
+        let origin = Origin { trace: analysis.trace, session, turn: session };
         let of_type = (analysis.type_hash, &*analysis.label);
         match driver.arrive(request, origin, || type_name(&database, of_type, explicit)) {
             Arrival::Dispatched(permit) => self.permit = Some(permit),

@@ -113,7 +113,8 @@ impl Session {
             entry: if immediate { Entry::Immediate } else { Entry::Queued },
             deadline: analysis.timeout.map(|timeout| driver.clock().now().after(timeout)),
         };
-        let origin = Origin { trace: analysis.trace, session: Some(self.place.card.id) };
+        let session = Some(self.place.card.id);
+        let origin = Origin { trace: analysis.trace, session, turn: session };
         match driver.arrive(request, origin, || self.state.type_name(analysis, explicit)) {
             Arrival::Dispatched(permit) => self.state.permit = Some(permit),
             Arrival::Rejected(reason, _) => {

@@ -231,6 +231,36 @@ fn a_new_policy_applies_at_once() {
     assert_eq!((shadow.snapshot().in_flight, shadow.snapshot().queued), (2, 1));
 }
 
+#[test]
+fn a_connections_next_request_passes_by_while_its_last_would_still_be_under_way() {
+    let mut shadow = knowing(policy(1));
+    let a = shadow.arrive_in_turn(at(10), request(READ), 1).unwrap();
+    let b = shadow.arrive_in_turn(at(10), request(READ), 2).unwrap();
+    // Two at once, as over HTTP/2: as long as none has really ended, both count.
+    let c = shadow.arrive_in_turn(at(11), request(READ), 2).unwrap();
+    shadow.finished(at(20), b, served(10));
+    assert_eq!(shadow.arrive_in_turn(at(20), request(READ), 2), None, "b still waits for a");
+    let other = shadow.arrive_in_turn(at(20), request(READ), 3).unwrap();
+    shadow.finished(at(30), a, served(20));
+    // b runs from 30 to 40, then c.
+    assert_eq!(shadow.arrive_in_turn(at(39), request(READ), 2), None);
+    let d = shadow.arrive_in_turn(at(40), request(READ), 2).unwrap();
+    for ticket in [c, other, d] {
+        shadow.finished(at(50), ticket, served(1));
+    }
+    shadow.handle_timeout(at(1_000));
+    assert!(shadow.requests.is_empty() && shadow.behind.is_empty() && shadow.due.is_empty());
+    // One that is refused, or leaves the queue, leaves nothing behind.
+    let mut shadow = knowing(Policy { queue_max: 1, queue_timeout: ms(50), ..policy(1) });
+    let [a, b, c] = [1, 2, 3].map(|turn| shadow.arrive_in_turn(at(10), request(READ), turn).unwrap());
+    shadow.finished(at(11), c, served(1));
+    shadow.finished(at(12), b, served(2));
+    assert_eq!(shadow.arrive_in_turn(at(13), request(READ), 2), None);
+    assert!(shadow.arrive_in_turn(at(60), request(READ), 2).is_some(), "refused at 60 ms, b holds nothing");
+    shadow.finished(at(61), a, LEFT);
+    assert!(shadow.behind.is_empty());
+}
+
 /// What really happens to one request: when it arrives, of which type, and what follows after how long.
 #[derive(Clone, Debug)]
 struct Story {

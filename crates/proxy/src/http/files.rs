@@ -66,7 +66,7 @@ impl Files {
             .redirect_path_prefix(prefix)
             .precompressed_gzip()
             .precompressed_br();
-        match service.try_call(request).await {
+        match ranged(&mut service, request).await {
             Ok(response) => {
                 let left = length(&response);
                 response.map(|body| FileBody { file: body.boxed_unsync(), left })
@@ -116,6 +116,30 @@ impl Asked {
         self.files.respond(request, self.target).await
     }
 }
+
+/// The response to a request, with the rule for `If-Range` (RFC 9110, 13.1.5), which `ServeDir` doesn't know:
+/// the part that is asked for only of the version that the client has a part of, else the whole file.
+async fn ranged(service: &mut Service, mut request: Request<Empty<Bytes>>) -> io::Result<Served> {
+    let known = request.headers_mut().remove(header::IF_RANGE);
+    let Some(known) = known.filter(|_| request.headers().contains_key(header::RANGE)) else {
+        return service.try_call(request).await;
+    };
+    let mut for_whole = request.clone();
+    for_whole.headers_mut().remove(header::RANGE);
+    let whole = service.try_call(for_whole).await?;
+    // A tag that isn't weak; a date is none, because a file may change twice in a second.
+    if !known.as_bytes().starts_with(b"\"") || whole.headers().get(header::ETAG) != Some(&known) {
+        return Ok(whole);
+    }
+    let part = service.try_call(request).await?;
+    // It may have changed in between. What can't be satisfied has no tag.
+    let is_of_same = part.status() == StatusCode::RANGE_NOT_SATISFIABLE
+        || part.headers().get(header::ETAG) == Some(&known);
+    Ok(if is_of_same { part } else { whole })
+}
+
+type Service = ServeDir<tower_http::services::fs::DefaultServeDirFallback, Directory>;
+type Served = Response<tower_http::services::fs::ServeFileSystemResponseBody>;
 
 fn is_missing(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied)

@@ -200,6 +200,37 @@ async fn parts_of_a_file_are_served() {
 }
 
 #[tokio::test]
+async fn a_part_is_only_served_of_the_version_that_the_client_has_a_part_of() {
+    let root = tree();
+    let site = site(&root, Policy::default()).await;
+    let part = async |known: &str, range: &str| {
+        let fields = format!("Range: bytes={range}\r\nIf-Range: {known}\r\n");
+        ask(&site, "GET", "/assets/page.html", &fields).await
+    };
+    let told = ask(&site, "GET", "/assets/page.html", "").await;
+    let etag = told.field("etag").unwrap().to_owned();
+    let modified = told.field("last-modified").unwrap().to_owned();
+    let told = part(&etag, "3-4").await;
+    assert_eq!((told.status, told.text(), told.field("etag")), (206, "pl", Some(&*etag)));
+    assert_eq!(part(&etag, "100-").await.status, 416);
+    // A weak tag and a date don't tell two versions of one second apart.
+    let others = ["\"x\"", &format!("W/{etag}"), &modified, "Mon, 01 Jan 1990 00:00:00 GMT", "nonsense", "*"];
+    for known in others {
+        for range in ["3-4", "100-"] {
+            let told = part(known, range).await;
+            let whole = (told.status, told.text(), told.field("content-range"));
+            assert_eq!(whole, (200, "<p>plain", None), "{known}, {range}");
+        }
+    }
+    fs::write(root.path().join("files/page.html"), "<p>another").unwrap();
+    let told = part(&etag, "3-4").await;
+    assert_eq!((told.status, told.text()), (200, "<p>another"), "what was begun is of another version");
+    // Alone it means nothing.
+    let told = ask(&site, "GET", "/assets/page.html", "If-Range: \"x\"\r\n").await;
+    assert_eq!(told.status, 200);
+}
+
+#[tokio::test]
 async fn a_client_that_has_a_file_is_told_so() {
     let root = tree();
     let site = site(&root, Policy::default()).await;

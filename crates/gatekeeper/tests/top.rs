@@ -63,6 +63,21 @@ fn is_sorted_by(screen: &str, column: &str) -> bool {
     screen.contains(&format!("{column}▼")) || screen.contains(&format!("{column}▲"))
 }
 
+/// Every figure and curve at the head has its value, and none is cut.
+fn assert_whole(screen: &str) {
+    let lines: Vec<_> = screen.lines().collect();
+    let figures = lines.iter().find(|line| line.starts_with("served/s ")).expect("figures");
+    let known = ["served/s", "p95", "waiting", "in flight", "refused/s", "clients"];
+    for figure in figures.trim_end().split("  ") {
+        let value = known.iter().find_map(|name| figure.strip_prefix(&format!("{name} ")));
+        let first = value.and_then(|value| value.chars().next());
+        assert!(
+            first.is_some_and(|first| first.is_ascii_digit() || "<–".contains(first)),
+            "{figure:?}\n{screen}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_small_terminal_shows_everything_that_an_operator_asks_first() {
     let server = server();
@@ -72,6 +87,7 @@ async fn a_small_terminal_shows_everything_that_an_operator_asks_first() {
     let screen = top.until("a refusing gate under load", |screen| {
         screen.contains("It refuses requests") && screen.contains("pg_sleep") && screen.contains("? as q")
     });
+    assert_whole(&screen);
     for told in ["gate shop", "live", "served/s", "in flight", "bound", "RATE", "SHARE▼", "long", "F10Quit"]
     {
         assert!(screen.contains(told), "{told}:\n{screen}");

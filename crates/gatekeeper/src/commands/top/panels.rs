@@ -190,9 +190,11 @@ fn refused(gate: &Gate) -> Vec<Line<'static>> {
 }
 
 fn found(gate: &Gate) -> Vec<Line<'static>> {
-    let items = words::found(&gate.status).into_iter().map(|[name, value, why]| {
+    let found = words::found(&gate.status);
+    let width = found.iter().map(|[name, ..]| name.chars().count()).max().unwrap_or(0);
+    let items = found.into_iter().map(|[name, value, why]| {
         Line::from(vec![
-            Span::styled(format!("{name:<18} "), QUIET),
+            Span::styled(format!("{name:<width$}  "), QUIET),
             Span::styled(value, HEAD),
             Span::raw(format!("  {why}")),
         ])

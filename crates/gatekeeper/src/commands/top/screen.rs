@@ -82,7 +82,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, shown: &Shown, view: &mut View) {
     frame.render_widget(title_line(shown, gate, view), title);
     draw_verdict(frame, &shown.verdict(gate), verdict);
     if let Some(gate) = gate {
-        frame.render_widget(figures_line(gate), figures);
+        frame.render_widget(figures_line(gate, usize::from(figures.width)), figures);
         draw_curves(frame, gate, curves);
         draw_panels(frame, (shown, gate), view, rest, is_wide);
     }
@@ -101,7 +101,7 @@ fn title_line<'a>(shown: &'a Shown, gate: Option<&'a Gate>, view: &View) -> Line
         let at = gates.iter().position(|it| it.status.name == gate.status.name).unwrap_or(0) + 1;
         let of = if gates.len() > 1 { format!(" ({at} of {})", gates.len()) } else { String::new() };
         spans.push(Span::styled(format!("· gate {}{of}", gate.status.name), HEAD.fg(Color::Cyan)));
-        let seen = if gate.status.mode == "observe" { ", observes: figures are what would be" } else { "" };
+        let seen = if gate.status.mode == "observe" { ", only observes" } else { "" };
         spans.push(Span::raw(format!("{seen} · up {} · ", long_time(shown.world.uptime_seconds as f64))));
     }
     spans.push(match &shown.link {
@@ -121,16 +121,14 @@ fn draw_verdict(frame: &mut Frame<'_>, verdict: &Verdict, area: Rect) {
     frame.render_widget(Paragraph::new(line).wrap(Wrap { trim: true }), area);
 }
 
-fn figures_line(gate: &Gate) -> Line<'static> {
+/// The figures that fit, in this order. What says least goes first, and as a whole.
+fn figures_line(gate: &Gate, columns: usize) -> Line<'static> {
     let status = &gate.status;
     let last = gate.last(1).next();
     let p95 = last.map_or("–".to_owned(), |it| time(it.times.upstream_p95 as f64 / 1e6));
     let refused = words::mean(gate, |it| it.refused);
     let bad = if refused > 0.0 { Level::Bad.style() } else { Style::new() };
     let waits = if status.queued > 0 { Level::Warn.style() } else { Style::new() };
-    let figure = |name: &'static str, value: String, style: Style| {
-        [Span::styled(name, QUIET), Span::styled(value, style.bold()), Span::raw("  ")]
-    };
     let bound = last.map_or(u64::from(status.connections), |it| it.bound);
     let longest = words::longest(gate);
     let waiting = if longest > 0.0 {
@@ -138,17 +136,26 @@ fn figures_line(gate: &Gate) -> Line<'static> {
     } else {
         status.queued.to_string()
     };
-    Line::from(
-        [
-            figure("served/s ", words::rate(words::mean(gate, |it| it.served)), Style::new()),
-            figure("p95 ", p95, Style::new()),
-            figure("waiting ", waiting, waits),
-            figure("in flight ", format!("{}/{bound}", status.in_flight), Style::new()),
-            figure("refused/s ", words::rate(refused), bad),
-            figure("clients ", status.clients_connected.to_string(), Style::new()),
-        ]
-        .concat(),
-    )
+    let plain = Style::new();
+    // Each with how early it goes.
+    let mut figures = vec![
+        (0, "served/s", words::rate(words::mean(gate, |it| it.served)), plain),
+        (1, "p95", p95, plain),
+        (0, "waiting", waiting, waits),
+        (0, "in flight", format!("{}/{bound}", status.in_flight), plain),
+        (if refused > 0.0 { 0 } else { 3 }, "refused/s", words::rate(refused), bad),
+        (2, "clients", status.clients_connected.to_string(), plain),
+    ];
+    let width = |(_, name, value, _): &(u8, &str, String, Style)| name.len() + value.chars().count() + 3;
+    while figures.iter().map(width).sum::<usize>() > columns + 2
+        && let Some(most) = figures.iter().map(|it| it.0).max().filter(|most| *most > 0)
+    {
+        figures.retain(|it| it.0 < most);
+    }
+    let spans = figures.into_iter().flat_map(|(_, name, value, style)| {
+        [Span::styled(format!("{name} "), QUIET), Span::styled(value, style.bold()), Span::raw("  ")]
+    });
+    Line::from_iter(spans)
 }
 
 /// A curve: its name, its value now, the value of a sample, and its color.
@@ -167,8 +174,9 @@ fn draw_curves(frame: &mut Frame<'_>, gate: &Gate, area: Rect) {
         let values = folded(&gate.samples, usize::from(area.width), of);
         let now = gate.last(1).next().map_or(0, of);
         let (least, most) = (values.iter().min().copied(), values.iter().max().copied());
+        let room = usize::from(area.width).saturating_sub(name.len() + 1 + write(now).chars().count());
         let range = match (least, most) {
-            (Some(least), Some(most)) if most > least => format!(" {}–{}", write(least), write(most)),
+            (Some(least), Some(most)) if most > least => range(&write(least), &write(most), room),
             _ => String::new(),
         };
         let [head, curve] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(*area);
@@ -180,6 +188,12 @@ fn draw_curves(frame: &mut Frame<'_>, gate: &Gate, area: Rect) {
         frame.render_widget(line, head);
         frame.render_widget(Sparkline::default().data(&values).style(Style::new().fg(color)), curve);
     }
+}
+
+/// The range of a curve as far as there is room for it, in columns; never a part of a number.
+fn range(least: &str, most: &str, room: usize) -> String {
+    let forms = [format!(" {least}–{most}"), format!(" ≤{most}")];
+    forms.into_iter().find(|form| form.chars().count() <= room).unwrap_or_default()
 }
 
 /// The samples in so many columns, each as high as the highest in it.
@@ -259,4 +273,17 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
         _ => Line::from(vec![Span::styled(format!("{keys:<24}"), HEAD), Span::raw(what)]),
     });
     pop_up(frame, area, "Help", lines.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_written_whole_or_shorter_or_not_at_all() {
+        assert_eq!(range("592", "901", 8), " 592–901");
+        assert_eq!(range("592", "901", 7), " ≤901");
+        assert_eq!(range("592", "901", 5), " ≤901");
+        assert_eq!(range("592", "901", 4), "");
+    }
 }

@@ -231,8 +231,9 @@ pub(super) fn found(status: &GateStatus) -> Vec<[String; 3]> {
         lines.push(line("Types that contend", value, why));
     }
     if status.clients_mixing_waiting > 0 {
-        let value = format!("{} of {}", status.clients_mixing_waiting, status.clients_mixing);
-        lines.push(line("Pools held by longs", value, "Then long ones may go first.".to_owned()));
+        let value = format!("{} of {} wait", status.clients_mixing_waiting, status.clients_mixing);
+        let why = "They send short and long requests in turn, and wait for a long one: those may go first.";
+        lines.push(line("Mixed clients", value, why.to_owned()));
     }
     lines
 }

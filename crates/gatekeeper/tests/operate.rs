@@ -152,6 +152,28 @@ async fn reload_says_what_has_changed_or_what_is_wrong_and_drain_ends_the_proces
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_while_a_gate_is_paused_ends_in_time_and_answers_those_that_wait() {
+    let server = server();
+    let settings = ["drain_timeout = \"100ms\"", "queue_timeout = \"1h\""].map(str::to_owned);
+    let mut gate = Gate::start(server.port(), &settings);
+    let (socket, client) = (gate.admin_socket(), session(&server, &gate).await);
+    let (code, _, said) = ran(&["pause", "--admin", &socket]);
+    assert_eq!(code, 0, "{said}");
+    let waits = client.batch_execute("SELECT 1");
+    tokio::pin!(waits);
+    tokio::select! {
+        ended = &mut waits => panic!("it waits: {ended:?}"),
+        () = until("it waits", async || gate.status()["queued"] == 1) => {}
+    }
+    let (code, told, _) = ran(&["drain", "--admin", &socket]);
+    assert_eq!(code, 0, "{told}");
+    let error = waits.await.expect_err("nothing has run");
+    let code = error.code().expect("an answer, and not only the end of the connection").code();
+    assert_eq!(code, "57P01", "{error}");
+    assert_eq!(gate.wait().code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_address_comes_from_a_flag_the_environment_or_the_configuration() {
     let server = server();
     let gate = Gate::start(server.port(), &["name = \"shop\"".to_owned()]);

@@ -204,7 +204,8 @@ impl Listener {
 
     /// Runs `serve` for every client in a task of its own, within `bounds` as they are then (more are
     /// closed at once), until `shutdown` drains, or hands over. Then no more clients come in.
-    /// Connected clients have their time to finish once it drains, and are cut off after it.
+    /// Connected clients have their time to finish once it drains. After it those that wait are told so, and
+    /// all are cut off.
     pub(crate) async fn serve<F>(
         self,
         bounds: impl Fn() -> Bounds,
@@ -263,9 +264,10 @@ impl Listener {
         let cut_off = async {
             shutdown.draining().await;
             tokio::select! {
-                () = sleep(bounds().drain_timeout) => {}
-                () = shutdown.aborting() => sleep(ABORT_GRACE).await,
+                () = sleep(bounds().drain_timeout) => shutdown.abort_part(),
+                () = shutdown.aborting() => {}
             }
+            sleep(ABORT_GRACE).await;
         };
         tokio::select! {
             () = end => {}

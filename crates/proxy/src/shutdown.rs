@@ -4,6 +4,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use tokio::sync::watch;
@@ -28,12 +29,16 @@ pub struct Trigger(watch::Sender<Phase>);
 
 /// The side that obeys; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Shutdown(watch::Receiver<Phase>);
+pub struct Shutdown {
+    phase: watch::Receiver<Phase>,
+    /// Of a part of the system: what ends it before the whole.
+    part: Option<Arc<Trigger>>,
+}
 
 /// A running system and the means to end it.
 pub fn shutdown() -> (Trigger, Shutdown) {
     let (sender, receiver) = watch::channel(Phase::Running);
-    (Trigger(sender), Shutdown(receiver))
+    (Trigger(sender), Shutdown { phase: receiver, part: None })
 }
 
 impl Trigger {
@@ -62,9 +67,38 @@ impl Trigger {
 }
 
 impl Shutdown {
+    /// The end of a part of the system: it comes with the whole's, or before by [`Shutdown::abort_part`].
+    pub(crate) fn part(self) -> Self {
+        let (sender, phase) = watch::channel(self.phase());
+        let part = Arc::new(Trigger(sender));
+        let (follower, mut whole) = (Arc::clone(&part), self.phase);
+        tokio::spawn(async move {
+            let following = async {
+                loop {
+                    follower.reach(*whole.borrow_and_update());
+                    if whole.changed().await.is_err() {
+                        return;
+                    }
+                }
+            };
+            tokio::select! {
+                () = following => {}
+                () = follower.0.closed() => {}
+            }
+        });
+        Self { phase, part: Some(part) }
+    }
+
+    /// Closes all of a part now, whatever becomes of the whole.
+    pub(crate) fn abort_part(&self) {
+        if let Some(part) = &self.part {
+            part.abort();
+        }
+    }
+
     /// The phase now.
     pub fn phase(&self) -> Phase {
-        *self.0.borrow()
+        *self.phase.borrow()
     }
 
     /// Waits until new clients are somebody else's, or nobody's.
@@ -83,7 +117,7 @@ impl Shutdown {
     }
 
     async fn reached(&self, phase: Phase) {
-        let mut receiver = self.0.clone();
+        let mut receiver = self.phase.clone();
         if receiver.wait_for(|now| *now >= phase).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -103,7 +137,7 @@ pub(crate) struct Ending {
 impl Ending {
     /// The end that `shutdown` tells of.
     pub(crate) fn new(shutdown: &Shutdown) -> Self {
-        let mut phase = shutdown.0.clone();
+        let mut phase = shutdown.phase.clone();
         let reached = *phase.borrow_and_update();
         let changed = Box::pin(unconstrained(changed(phase.clone())));
         Self { phase, reached, changed, registered: None }
@@ -176,6 +210,22 @@ mod tests {
         }
         let mut late = Ending::new(&shutdown);
         late.aborting().await;
+    }
+
+    #[tokio::test]
+    async fn a_part_ends_with_the_whole_or_alone() {
+        let (trigger, whole) = shutdown();
+        let (first, second) = (whole.clone().part(), whole.clone().part());
+        trigger.drain();
+        first.draining().await;
+        second.draining().await;
+        first.abort_part();
+        first.aborting().await;
+        assert_eq!((second.phase(), whole.phase()), (Phase::Draining, Phase::Draining));
+        trigger.abort();
+        second.aborting().await;
+        let late = whole.part();
+        assert_eq!(late.phase(), Phase::Aborting);
     }
 
     #[tokio::test]

@@ -133,6 +133,22 @@ fn who_waits_through_a_pause_for_too_long_is_told_so() {
 }
 
 #[test]
+fn a_drain_while_a_gate_is_paused_ends_in_time_and_answers_those_that_wait() {
+    let mut stage = Stage::start(&["queue_timeout = \"1h\"", "drain_timeout = \"100ms\""], "");
+    let mut session = stage.client();
+    stage.until("in_flight", 0);
+    assert_eq!(command(&stage, "pause", &[]).0, Some(0));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| session.query("SELECT 1").error());
+        stage.until("queued", 1);
+        assert_eq!(command(&stage, "drain", &[]).0, Some(0));
+        let told = waits.join().unwrap();
+        assert_eq!(told.code, 1053, "{}", told.message);
+    });
+    assert_eq!(stage.gate.wait().code(), Some(0));
+}
+
+#[test]
 fn a_reload_changes_bounds_and_users_and_sessions_go_on() {
     let stage = Stage::start(&["connections = 1", "max_clients = 1"], "\"later\" \"old\"\n");
     stage.server.query("CREATE OR REPLACE USER later@'%' IDENTIFIED BY 'new'").unwrap();

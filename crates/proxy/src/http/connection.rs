@@ -46,6 +46,8 @@ use crate::why::Origin;
 
 /// The streams of one HTTP/2 connection at once.
 const STREAMS_MAX: u32 = 250;
+/// The time for a last response once everything closes; the listener's own grace is longer.
+const LAST_WORD: Duration = Duration::from_secs(1);
 /// How long a draining gate waits for the first request of a connection.
 const FIRST_REQUEST_MAX: Duration = Duration::from_secs(2);
 /// What hyper holds of a response for one connection or stream.
@@ -90,7 +92,7 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = connection.as_mut() => ended,
-                () = gate.aborting() => Ok(()),
+                () = cut_off(&gate) => Ok(()),
             }
         }
         () = silent(&asked, header_timeout) => {
@@ -105,6 +107,12 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
         }
         tracing::debug!(gate = gate.driver.name(), %error, "a client's connection ended");
     }
+}
+
+/// Resolves when a connection is closed, whatever is under way: those that wait have heard that by then.
+async fn cut_off(gate: &Gate) {
+    gate.aborting().await;
+    sleep(LAST_WORD).await;
 }
 
 /// Resolves when a connection is to take no more requests: once the gate drains. Once it is handed over,
@@ -440,5 +448,6 @@ async fn wait(gate: &Gate, waiting: Waiting, body: &mut ToService, ahead: Ahead)
             Ok(never) => match never {},
             Err(broken) => Err(broken.into()),
         },
+        () = gate.aborting() => Err(Refusal::Ending.into()),
     }
 }

@@ -127,6 +127,7 @@ impl Bound {
 
     /// A gate on a socket that listens already. Its settings name an upstream.
     pub fn on(listener: Listener, settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Self {
+        let shutdown = shutdown.part();
         // Any request can go over any connection, and there can be as many of those as requests in flight.
         driver.set_pool(PoolId::default(), u32::MAX);
         let gate = Gate::new(settings, driver, shutdown);

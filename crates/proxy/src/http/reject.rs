@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | refused by the gate | 503 with `Retry-After` | the reason: `queue_full`, `queue_timeout`, … |
 //! | the same because its class has more than its share | 429 with `Retry-After` | `over_share` |
+//! | the gate ends, and its turn has not come | 503, and the connection ends | `shutdown` |
 //! | the gate's own processor is short | 503 with `Retry-After`, and the connection ends | `late` |
 //! | its deadline has passed, or will have | 504 | `deadline`, `deadline_unreachable` |
 //! | a request that may not pass | 400, 405 (method), 413, 431 (size); the connection ends | `bad_request` |
@@ -46,7 +47,8 @@ const REDUCED: &str = "https://iana.org/assignments/http-problem-types#temporary
 const LATE_RETRY: Duration = Duration::from_secs(1);
 
 /// What the gate answers by itself without having asked the judge, or after it: the names of these refusals.
-pub(crate) const OWN: [&str; 5] = ["late", "bad_request", "body_timeout", "upstream", "upstream_timeout"];
+pub(crate) const OWN: [&str; 6] =
+    ["late", "bad_request", "body_timeout", "upstream", "upstream_timeout", "shutdown"];
 
 /// What a client is told of whose head hyper could make nothing. `head` is hyper's own answer to it, which
 /// has a status and no body; its first line and its date stay. `None`: it isn't one of these.
@@ -80,6 +82,8 @@ pub(crate) enum Refusal {
     Rejected(Reason, Again),
     /// The gate itself is late.
     Late,
+    /// The gate ends now.
+    Ending,
     /// It may not be passed on.
     Fault(Fault),
     /// Its body doesn't come.
@@ -134,7 +138,7 @@ impl Refusal {
             }
             Self::Fault(Fault::LongTarget) => StatusCode::URI_TOO_LONG,
             Self::Rejected(Reason::OverShare, _) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Rejected(..) | Self::Late => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Rejected(..) | Self::Late | Self::Ending => StatusCode::SERVICE_UNAVAILABLE,
             Self::Fault(Fault::Method) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Fault(Fault::LargeBody) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Fault(Fault::LargeHead) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -149,6 +153,7 @@ impl Refusal {
         match self {
             Self::Rejected(reason, _) => reason.as_str(),
             Self::Late => "late",
+            Self::Ending => "shutdown",
             Self::Fault(_) => "bad_request",
             Self::LateBody => "body_timeout",
             Self::Unreachable | Self::LargeAnswer => "upstream",
@@ -167,6 +172,7 @@ impl Refusal {
             }
             Self::Rejected(..) => "The service has as much to do as it can; the request was not begun.",
             Self::Late => "The gate has more to do than it can; the request was not begun.",
+            Self::Ending => "The gate is shutting down; the request was not begun.",
             Self::Fault(fault) => return Cow::Owned(format!("{fault}.")),
             Self::LateBody => "The body of the request did not come.",
             Self::Unreachable => "The service can't be reached, or broke off.",
@@ -183,7 +189,7 @@ impl Refusal {
 
     /// Whether the connection can't be used any more.
     fn ends_connection(&self) -> bool {
-        matches!(self, Self::Fault(_) | Self::LateBody | Self::Late)
+        matches!(self, Self::Fault(_) | Self::LateBody | Self::Late | Self::Ending)
     }
 
     fn retry_after(&self) -> Option<Duration> {
@@ -263,7 +269,7 @@ impl Refusal {
             | Self::LateBody => 4,
             Self::Fault(_) => 13,
             Self::Rejected(Reason::OverShare, _) => 8,
-            Self::Rejected(..) | Self::Unreachable | Self::LargeAnswer | Self::Late => 14,
+            Self::Rejected(..) | Self::Unreachable | Self::LargeAnswer | Self::Late | Self::Ending => 14,
         };
         let mut response = Response::new(ToClient::own(Bytes::new()));
         let fields = response.headers_mut();

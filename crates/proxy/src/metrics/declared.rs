@@ -489,7 +489,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &["reason"],
-        help: "Requests over HTTP that the gate answered by itself, beside those that it refused for others: late; bad_request (not one to pass on, or no request); body_timeout; upstream (no response could be had); upstream_timeout",
+        help: "Requests over HTTP that the gate answered by itself, beside those that it refused for others: late; bad_request (not one to pass on, or no request); body_timeout; upstream (no response could be had); upstream_timeout; shutdown",
         read: |gate, out| {
             gate.own_answers.iter().try_for_each(|(reason, count)| out.counter(&[reason], *count))
         },

@@ -39,6 +39,8 @@ const MODES: u16 = Status::ANSI_QUOTES.0 | Status::NO_BACKSLASH_ESCAPES.0;
 enum Interrupted {
     Canceled,
     Left,
+    /// The gate ends now.
+    Ending,
     /// The request had to give up its room.
     NoRoom,
 }
@@ -55,7 +57,8 @@ impl Session {
         let is_asked = !(self.observes && analysis.begins && self.permit.is_none());
         if let Err(refusal) = if is_asked { self.admit(analysis).await? } else { Ok(()) } {
             self.note_login(&refusal);
-            return Ok(self.refuse(&refusal, due));
+            let flow = self.refuse(&refusal, due);
+            return Ok(if refusal.ends_session() { Flow::Close } else { flow });
         }
         if let Err(failed) = self.attach(what).await {
             // Nothing was sent.
@@ -147,6 +150,7 @@ impl Session {
                     Ok(Err(reason)) => return Ok(Err(rejected(reason))),
                     Err(Interrupted::Canceled) => return Ok(Err(Refusal::canceled_in_queue())),
                     Err(Interrupted::Left) => return Err(Lost::Closed),
+                    Err(Interrupted::Ending) => return Ok(Err(Refusal::draining())),
                     Err(Interrupted::NoRoom) => return Ok(Err(Refusal::no_room())),
                 }
             }
@@ -188,7 +192,7 @@ impl Session {
                     }
                 }
                 () = self.place.entry.ended.notified() => return Err(Interrupted::Left),
-                () = self.ending.reached(Phase::Aborting) => return Err(Interrupted::Left),
+                () = self.ending.reached(Phase::Aborting) => return Err(Interrupted::Ending),
                 () = &mut told => return Err(Interrupted::NoRoom),
                 filled = self.client.fill(), if readable => match filled {
                     Err(_) => return Err(Interrupted::Left),

@@ -237,6 +237,7 @@ impl Bound {
 
     /// A gate on a socket that listens already.
     pub fn on(listener: Listener, settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Self {
+        let shutdown = shutdown.part();
         // A connection of any user may be opened in the place of another user's.
         driver.set_pool(PoolId::default(), u32::MAX);
         let classes = SqlClasses::by(&settings.classes);

@@ -36,6 +36,9 @@ pub(super) struct Refusal {
     message: Vec<u8>,
 }
 
+/// What MySQL calls `ER_SERVER_SHUTDOWN`.
+const SHUTDOWN: u16 = 1053;
+
 impl Refusal {
     fn new(code: u16, state: [u8; 5], message: impl Into<String>) -> Self {
         Self { code, state, message: message.into().into_bytes() }
@@ -146,8 +149,13 @@ impl Refusal {
         Self::new(2013, *b"HY000", format!("gatekeeper: lost the connection to the server: {why}"))
     }
 
+    /// Whether nothing can follow.
+    pub(super) fn ends_session(&self) -> bool {
+        self.code == SHUTDOWN
+    }
+
     pub(super) fn draining() -> Self {
-        Self::new(1053, *b"08S01", "Server shutdown in progress (gatekeeper)")
+        Self::new(SHUTDOWN, *b"08S01", "Server shutdown in progress (gatekeeper)")
     }
 
     pub(super) fn malformed(why: &str) -> Self {

@@ -28,6 +28,8 @@ const ATTACH_TRIES: usize = 3;
 pub(super) enum Interrupted {
     Canceled,
     Left,
+    /// The gate ends now.
+    Ending,
     Killed,
     /// Others need the room that it takes.
     NoRoom,
@@ -67,7 +69,7 @@ impl Session {
                     return Ok(());
                 }
                 Attached::Retry => self.give_up_permit(),
-                Attached::Gone => return Err(self.pool_is_gone().await),
+                Attached::Gone => return Err(self.end_with(&Refusal::pool_is_gone()).await),
                 Attached::Refused(refusal) => {
                     self.give_up_permit();
                     return Err(self.refuse(&refusal, synced));
@@ -193,7 +195,7 @@ impl Session {
                 biased;
                 turn = &mut turn => return Ok(turn),
                 () = self.cancel.canceled() => return Err(Interrupted::Canceled),
-                () = self.ending.aborting() => return Err(Interrupted::Left),
+                () = self.ending.aborting() => return Err(Interrupted::Ending),
                 () = self.place.killed() => return Err(Interrupted::Killed),
                 () = &mut gone => return Err(Interrupted::Gone),
                 () = &mut told => return Err(Interrupted::NoRoom),
@@ -213,15 +215,17 @@ impl Session {
         match interrupted {
             Interrupted::Canceled => self.refuse(&Refusal::canceled_in_queue(), synced),
             Interrupted::Left => Flow::Close,
+            Interrupted::Ending => self.end_with(&Refusal::shutting_down()).await,
             Interrupted::Killed => self.say_killed().await,
             Interrupted::NoRoom => self.refuse(&Refusal::no_memory(self.client.taken()), synced),
-            Interrupted::Gone => self.pool_is_gone().await,
+            // A new session can be served, because its login brings a connection.
+            Interrupted::Gone => self.end_with(&Refusal::pool_is_gone()).await,
         }
     }
 
-    /// The session can't be served any more; a new one can, because its login brings a connection.
-    async fn pool_is_gone(&mut self) -> Flow {
-        Refusal::pool_is_gone().write(&mut self.client.output);
+    /// The session can't be served any more.
+    async fn end_with(&mut self, refusal: &Refusal) -> Flow {
+        refusal.write(&mut self.client.output);
         self.client.flush().await;
         Flow::Close
     }

@@ -449,6 +449,7 @@ impl Bound {
 
     /// A gate on a socket that listens already.
     pub fn on(listener: Listener, settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Self {
+        let shutdown = shutdown.part();
         let shared = Arc::new(Shared::new(settings, driver, shutdown));
         let listener = listener.minding(Arc::clone(&shared.lateness));
         Self { shared, listener }

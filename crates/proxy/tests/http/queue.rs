@@ -170,6 +170,22 @@ async fn draining_lets_what_runs_finish_and_takes_no_more() {
 }
 
 #[tokio::test]
+async fn who_still_waits_when_the_time_to_drain_is_over_is_answered() {
+    let (address, _go) = held().await;
+    let time = Duration::from_millis(50);
+    let site = gate(one_at_a_time(), &[address], |settings| settings.drain_timeout = time).await;
+    let _first = ask(&site, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    let mut waits = ask(&site, "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(1, 1).await;
+    site.trigger.drain();
+    let told = waits.response().await.expect("an answer");
+    let fields = (told.field("x-gatekeeper"), told.field("connection"));
+    assert_eq!((told.status, fields), (503, (Some("shutdown"), Some("close"))));
+    assert!(waits.is_over().await);
+}
+
+#[tokio::test]
 async fn who_has_just_connected_is_served_by_a_draining_gate() {
     let (address, go) = held().await;
     let site = gate(Policy { connections: 2, ..one_at_a_time() }, &[address], |_| {}).await;

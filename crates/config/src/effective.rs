@@ -252,6 +252,10 @@ fn sessions(out: &mut Lines, gate: &Gate, postgres: &Postgres) {
         Some(time) => out.time("idle_transaction_timeout", time),
         None => out.text("idle_transaction_timeout", "none"),
     }
+    match postgres.wait_notice {
+        Some(time) => out.time("wait_notice", time),
+        None => out.text("wait_notice", "none"),
+    }
     out.time("login_timeout", postgres.login_timeout);
     out.time("message_timeout", postgres.message_timeout);
     out.time("connect_timeout", gate.connect_timeout);

@@ -57,6 +57,7 @@ max_clients = 7
 login_timeout = "1s"
 message_timeout = "3m"
 idle_transaction_timeout = "4m"
+wait_notice = "6s"
 user_clients_max = 7
 database_clients_max = 8
 connect_timeout = "2s"
@@ -222,6 +223,7 @@ fn every_key_is_heard() {
     );
     assert_eq!((world.memory_max, of_postgres.message_timeout), (Some(512), Duration::from_secs(180)));
     assert_eq!(of_postgres.idle_transaction_timeout, Some(Duration::from_secs(240)));
+    assert_eq!(of_postgres.wait_notice, Some(Duration::from_secs(6)));
     assert_eq!((of_postgres.user_clients_max, of_postgres.database_clients_max), (Some(7), Some(8)));
     assert_eq!((gate.keepalive, gate.drain_timeout), (Duration::from_secs(4), Duration::ZERO));
     assert!(of_postgres.allow_trust_relay);

@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -149,6 +150,37 @@ async fn reload_says_what_has_changed_or_what_is_wrong_and_drain_ends_the_proces
         code == 1 && said.contains("no gatekeeper answers at unix:") && said.contains("--admin"),
         "{said}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_waits_for_long_hears_so_once_and_only_where_that_is_asked_for() {
+    let server = server();
+    for (setting, notices) in [("wait_notice = \"100ms\"", 1), ("wait_notice = \"none\"", 0)] {
+        let gate = Gate::start(server.port(), &[setting.to_owned()]);
+        let socket = gate.admin_socket();
+        let first = session(&server, &gate).await;
+        first.batch_execute("SELECT 1").await.expect("it runs");
+        assert_eq!(ran(&["pause", "--admin", &socket]).0, 0);
+        let mut psql = Command::new(server.binaries().program("psql"));
+        psql.args(["-At", "-c", "SELECT 42", &server.dsn_through(gate.port())]);
+        let psql = psql.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut psql = psql.expect("psql starts");
+        until("it waits", async || gate.status()["queued"] == 1).await;
+        let mut said = BufReader::new(psql.stderr.take().expect("it is piped"));
+        let mut told = String::new();
+        if notices > 0 {
+            said.read_line(&mut told).expect("it is text");
+        }
+        assert_eq!(ran(&["resume", "--admin", &socket]).0, 0);
+        said.read_to_string(&mut told).expect("it is text");
+        let output = psql.wait_with_output().expect("it ends");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "42\n", "{told}");
+        assert_eq!(
+            told.matches("NOTICE:  gatekeeper: the request still waits, for 0.1 s now\n").count(),
+            notices,
+            "{told}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -41,6 +41,8 @@ pub struct Postgres {
     pub pooling: Pooling,
     /// How long a transaction may be idle; without end if `None`.
     pub idle_transaction_timeout: Option<Duration>,
+    /// After how long a wait a client is told of it, if at all.
+    pub wait_notice: Option<Duration>,
     /// The most clients of one user.
     pub user_clients_max: Option<u32>,
     /// The most clients of one database.
@@ -79,6 +81,7 @@ pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool) -> Postgres
         upstream: read_upstream(section, SERVER_PORT),
         pooling: section.read("pooling", |value| raw::choice(value, POOLINGS)),
         idle_transaction_timeout: section.read("idle_transaction_timeout", raw::time_or_none),
+        wait_notice: section.read("wait_notice", raw::time_or_none),
         user_clients_max: section.read("user_clients_max", clients),
         database_clients_max: section.read("database_clients_max", clients),
         login_timeout: section.read("login_timeout", raw::some_time),

@@ -49,6 +49,15 @@ pub const POSTGRES: &[Field] = &[
         reloadable: true,
     },
     Field {
+        key: "wait_notice",
+        form: Form::Any,
+        takes: "a duration, or `\"none\"`",
+        default: Value("\"none\""),
+        doc: "After how long a wait a client hears that its request still waits, as a `NOTICE` that `psql` prints.",
+        reason: "A person who waits at a terminal wants to know; a program may treat a notice as an error.",
+        reloadable: true,
+    },
+    Field {
         key: "user_clients_max",
         form: Form::Any,
         takes: "a whole number, or `\"none\"`",

@@ -65,6 +65,7 @@ pub(super) fn told(
         max_clients: gate.max_clients,
         shares: Shares { user: postgres.user_clients_max, database: postgres.database_clients_max },
         idle_transaction_timeout: postgres.idle_transaction_timeout,
+        wait_notice: postgres.wait_notice,
         logins_max: postgres.logins_max,
         login_timeout: postgres.login_timeout,
         message_timeout: postgres.message_timeout,

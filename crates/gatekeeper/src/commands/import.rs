@@ -243,7 +243,7 @@ mod tests {
     fn what_has_a_counterpart_is_carried_over() {
         let text = "[databases]\nshop = host=10.0.0.5 pool_size=7\nstock = host=10.0.0.5\n\
             [pgbouncer]\nlisten_addr = *\nlisten_port = 6543\npool_mode = transaction\ndefault_pool_size = 5\n\
-            max_client_conn = 400\nquery_wait_timeout = 30\nidle_transaction_timeout = 12.5\n\
+            max_client_conn = 400\nquery_wait_timeout = 30\nquery_wait_notify = 4\nidle_transaction_timeout = 12.5\n\
             client_login_timeout = 9\nserver_connect_timeout = 3\nadmin_users = ann, bob\ntcp_keepidle = 45\n";
         let written = imported(text);
         let lines = [
@@ -253,6 +253,7 @@ mod tests {
             "pooling = \"transaction\"",
             "max_clients = 400",
             "queue_timeout = \"30s\"",
+            "wait_notice = \"4s\"",
             "idle_transaction_timeout = \"12500ms\"",
             "login_timeout = \"9s\"",
             "connect_timeout = \"3s\"",

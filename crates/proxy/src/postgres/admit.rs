@@ -188,7 +188,10 @@ impl Session {
             }
         };
         let told = self.client.told();
-        tokio::pin!(gone, turn, told);
+        let notice_after = shared.settings().wait_notice;
+        let mut is_noticed = notice_after.is_none();
+        let long = tokio::time::sleep(notice_after.unwrap_or_default());
+        tokio::pin!(gone, turn, told, long);
         loop {
             let readable = !self.terminated && self.client.input.len() < INPUT_MAX;
             tokio::select! {
@@ -198,6 +201,11 @@ impl Session {
                 () = self.ending.aborting() => return Err(Interrupted::Ending),
                 () = self.place.killed() => return Err(Interrupted::Killed),
                 () = &mut gone => return Err(Interrupted::Gone),
+                () = &mut long, if !is_noticed => {
+                    is_noticed = true;
+                    Refusal::notice_of_wait(&mut self.client.output, notice_after.unwrap_or_default());
+                    self.client.flush().await;
+                }
                 () = &mut told => return Err(Interrupted::NoRoom),
                 there = self.client.fill(), if readable => {
                     // A client that has said good-bye behind its statement wants it done.

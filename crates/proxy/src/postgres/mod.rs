@@ -136,6 +136,8 @@ pub struct Settings {
     /// How long a transaction may be idle with a server connection before its session ends. Default:
     /// without end.
     pub idle_transaction_timeout: Option<Duration>,
+    /// After how long a wait a client hears of it in a notice. Default: it doesn't.
+    pub wait_notice: Option<Duration>,
     /// The most logins at once, each with a fresh server connection beside `connections`. Default 16.
     pub logins_max: u32,
     /// The longest that a login may take, the client's own pauses included. Default 15 s.
@@ -199,6 +201,7 @@ impl Settings {
             max_clients: 10_000,
             shares: Shares::default(),
             idle_transaction_timeout: None,
+            wait_notice: None,
             logins_max: 16,
             login_timeout: Duration::from_secs(15),
             message_timeout: Duration::from_secs(5 * 60),

@@ -418,6 +418,13 @@ impl Refusal {
         write_error(out, &self.fields());
     }
 
+    /// Tells a client that its request still waits.
+    pub(crate) fn notice_of_wait(out: &mut BytesMut, waited: Duration) {
+        let text = format!("gatekeeper: the request still waits, for {:.1} s now", waited.as_secs_f64());
+        let notice = Refusal { message: text.into(), ..Self::new(Severity::Notice, "00000", "") };
+        write_notice(out, &notice.fields());
+    }
+
     fn fields(&self) -> Error<'_> {
         Error {
             severity: self.severity,

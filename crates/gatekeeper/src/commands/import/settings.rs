@@ -19,7 +19,8 @@ pub(super) struct Lines {
 }
 
 /// Settings in seconds; zero means never.
-const TIMES: [(&str, &str); 6] = [
+const TIMES: [(&str, &str); 7] = [
+    ("query_wait_notify", "wait_notice"),
     ("query_wait_timeout", "queue_timeout"),
     ("client_login_timeout", "login_timeout"),
     ("server_connect_timeout", "connect_timeout"),

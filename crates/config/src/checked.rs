@@ -11,6 +11,7 @@ use crate::Examine;
 use crate::address::Address;
 use crate::error::{Error, Position};
 use crate::raw::{self, ADMIN, Complaint, GATE, LOG, PROCESS, Section, hint_for_unknown, unknown_key};
+use crate::variables::{Values, Variables};
 
 mod auth;
 mod class;
@@ -135,8 +136,14 @@ impl Admin {
 impl World {
     /// Reads a world out of TOML. What is wrong goes to `errors`; if there is any, the world isn't to be
     /// used.
-    pub(crate) fn read(text: &str, errors: &mut Vec<Error>, examine: Examine<'_>) -> Self {
-        let (document, syntax) = DeTable::parse_recoverable(text);
+    pub(crate) fn read(
+        text: &str,
+        errors: &mut Vec<Error>,
+        examine: Examine<'_>,
+        variables: Variables<'_>,
+    ) -> Self {
+        let values = Values::of(text, variables, raw::takes_numbers);
+        let (mut document, syntax) = DeTable::parse_recoverable(text);
         // After an error of syntax the rest is a guess of the parser's, and errors in a guess only confuse.
         for error in &syntax {
             let position = Some(Position::of(text, error.span().map_or(0, |span| span.start)));
@@ -150,7 +157,15 @@ impl World {
             }
         }
         let checking = if syntax.is_empty() { errors } else { &mut Vec::new() };
-        Self::read_document(&document, (text, examine), checking)
+        let mut unfilled = Vec::new();
+        values.fill_in(document.get_mut(), &mut |start, error| {
+            unfilled.push(Error { position: Some(Position::of(text, start)), ..error });
+        });
+        let world = Self::read_document(&document, (text, examine), checking);
+        // What else is wrong with such a text would only confuse.
+        checking.retain(|error| unfilled.iter().all(|it| it.position != error.position));
+        checking.append(&mut unfilled);
+        world
     }
 
     fn read_document(

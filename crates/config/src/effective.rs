@@ -395,9 +395,11 @@ impl Lines {
     }
 
     fn value(&mut self, key: &'static str, value: impl fmt::Display) {
+        // It is in force: no variable is to be looked for in it.
+        let value = value.to_string().replace("${", "$${");
         let _ = writeln!(self.text, "{key} = {value}");
         let (section, gate) = (self.section.clone(), self.gate.clone());
-        self.rows.push(Row { section, gate, key, value: value.to_string() });
+        self.rows.push(Row { section, gate, key, value });
     }
 
     fn text(&mut self, key: &'static str, text: impl fmt::Display) {

@@ -6,7 +6,7 @@
 //! line, its key, the reason and what to do. [`effective()`] writes a world back as TOML, and
 //! [`reference()`] writes the keys as a page of documentation.
 //!
-//! Nothing here does I/O beyond reading the one file.
+//! Nothing here does I/O beyond reading the one file, and the variables of the environment that it names.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -19,6 +19,8 @@ mod raw;
 mod reference;
 mod reload;
 mod scenario;
+mod schema;
+mod variables;
 
 pub use address::Address;
 pub use checked::{
@@ -37,6 +39,8 @@ pub use raw::{
 pub use reference::{example, reference, scenario_reference};
 pub use reload::{Change, Reload, reload};
 pub use scenario::{Experiment, FIXED_GATE, Goal, Sweep, WITHOUT_GATE, load_scenario};
+pub use schema::schema;
+pub use variables::Variables;
 
 /// The longest config file that is read, in bytes: a thousand gates with every key.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -79,7 +83,7 @@ pub fn load_with(path: &Path, examine: Examine<'_>) -> Result<World, Errors> {
         Ok(text) if text.len() as u64 > FILE_BYTES_MAX => {
             Err(Errors::one(origin, Error::new(format!("is longer than {FILE_BYTES_MAX} bytes"))))
         }
-        Ok(text) => parse_with(origin, &text, examine),
+        Ok(text) => parse_with(origin, &text, examine, &|name| std::env::var(name).ok()),
         Err(error) => Err(Errors::one(origin, Error::new(format!("cannot be read: {error}")))),
     }
 }
@@ -89,12 +93,25 @@ pub fn load_with(path: &Path, examine: Examine<'_>) -> Result<World, Errors> {
 /// # Errors
 /// Everything that is wrong with it, in the order of the lines.
 pub fn parse(origin: Origin, text: &str) -> Result<World, Errors> {
-    parse_with(origin, text, &|_| Vec::new())
+    parse_in(origin, text, &|_| None)
 }
 
-fn parse_with(origin: Origin, text: &str, examine: Examine<'_>) -> Result<World, Errors> {
+/// Checks the text of a config file, in an environment that has these variables.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of the lines.
+pub fn parse_in(origin: Origin, text: &str, variables: Variables<'_>) -> Result<World, Errors> {
+    parse_with(origin, text, &|_| Vec::new(), variables)
+}
+
+fn parse_with(
+    origin: Origin,
+    text: &str,
+    examine: Examine<'_>,
+    variables: Variables<'_>,
+) -> Result<World, Errors> {
     let mut errors = Vec::new();
-    let world = World::read(text, &mut errors, examine);
+    let world = World::read(text, &mut errors, examine, variables);
     if errors.is_empty() { Ok(world) } else { Err(Errors::new(origin, errors)) }
 }
 
@@ -183,5 +200,5 @@ pub fn from_flags_with(
         let form = GATE.iter().find(|field| field.key == *key).map_or(Form::Any, |field| field.form);
         text += &format!("{key} = {}\n", raw::literal(form, value));
     }
-    parse_with(Origin::CommandLine, &text, examine).map_err(hinting_at_flags)
+    parse_with(Origin::CommandLine, &text, examine, &|_| None).map_err(hinting_at_flags)
 }

@@ -93,6 +93,12 @@ impl Field {
     }
 }
 
+/// Whether a key of some table takes numbers or booleans.
+pub(crate) fn takes_numbers(key: &str) -> bool {
+    let tables = [ADMIN, LOG, PROCESS, GATE, CLASS, ROUTE, OWN_TARGET];
+    tables.into_iter().flatten().any(|field| field.key == key && field.form == Form::Any)
+}
+
 use FieldDefault::{Derived, Each, Required, Value};
 
 /// The keys of `[admin]`.

@@ -31,11 +31,15 @@ upstream = \"127.0.0.1:8000\"
 ```
 
 `gatekeeper check FILE` prints what is in force, with every default and everything derived, or every error. Without a file
-it looks where `run` looks. The keys of a gate are also flags of `gatekeeper run`, with `-` for `_`; the admin listener's
+it looks where `run` looks. Editors complete and check keys by [the schema](config.schema.json). The keys of a gate are also flags of `gatekeeper run`, with `-` for `_`; the admin listener's
 address is `--admin`.
 
 Durations are strings with a unit: `\"250ms\"`, `\"1s\"`, `\"2m\"`, `\"1h 30m\"`. Work is written as a duration too: the time
 for which a request is expected to occupy the service.
+
+`${NAME}` in a text stands for a variable of the environment, also for a whole number: `connections = \"${POOL}\"`. `$${` stands
+for the two characters. Passwords and tokens never stand in the file: keys name the files that hold them, such as
+`users_file = \"${CREDENTIALS_DIRECTORY}/users.txt\"`. A reload fills in what the environment of the process has.
 
 On SIGHUP, or `RELOAD` in the console, Gatekeeper reads its file again. If anything in it is wrong nothing changes, and the
 log has every error. A key takes its new value then, unless it says *Reload: no*: it keeps its value until a restart, and

@@ -20,6 +20,11 @@ fn the_reference_page_is_up_to_date() {
 }
 
 #[test]
+fn the_schema_is_up_to_date() {
+    check("docs/reference/config.schema.json", &config::schema());
+}
+
+#[test]
 fn the_reference_page_of_scenarios_is_up_to_date() {
     check("docs/reference/scenario.md", &config::scenario_reference());
 }

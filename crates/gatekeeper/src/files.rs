@@ -1,6 +1,7 @@
 //! The files that a configuration names: whether they can be used is found out with everything else that
 //! may be wrong with it, before anything starts.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -78,11 +79,30 @@ fn fault(
     Fault { key, why: fault.why, hint: fault.hint }
 }
 
+/// What is to be said of private keys that every user of the machine may read.
+pub(crate) fn open_keys(gate: &Gate) -> Vec<String> {
+    let own = gate.tls.identities.iter().map(|it| ("tls_key", &it.key));
+    let upstream = gate.upstream_tls.identity.iter().map(|it| ("upstream_tls_key", &it.key));
+    let told = |(key, path): (&str, &std::path::PathBuf)| {
+        let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
+        let (name, path) = (&gate.name, path.display());
+        (mode & 0o007 != 0).then(|| {
+            format!(
+                "gate {name:?}: {key}: every user may read the key {path} (mode {mode:04o}); chmod 600 it"
+            )
+        })
+    };
+    own.chain(upstream).filter_map(told).collect()
+}
+
 /// TLS with clients, if there is any.
 ///
 /// # Errors
 /// A file that can't be used.
 pub(crate) fn acceptor(gate: &Gate) -> Result<Option<Arc<Acceptor>>, String> {
+    for told in open_keys(gate) {
+        tracing::warn!("{told}");
+    }
     let acceptor = downstream(gate).map(|tls| new_acceptor(gate, &tls)).transpose();
     acceptor.map(|acceptor| acceptor.map(Arc::new)).map_err(|fault| format!("TLS with clients: {fault}"))
 }

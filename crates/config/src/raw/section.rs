@@ -232,6 +232,7 @@ pub(crate) fn literal(form: Form, text: &str) -> String {
     if form == Form::Any && (is_number || matches!(text, "true" | "false")) {
         text.to_owned()
     } else {
-        toml::Value::from(text).to_string()
+        // A shell fills in the variables of a flag.
+        toml::Value::from(text.replace("${", "$${")).to_string()
     }
 }

@@ -24,6 +24,9 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
             config::Service::Http(_) => Ok(()),
         };
         loaded.map_err(|error| Failure::Usage(format!("gate {:?}: {error}", gate.name)))?;
+        for told in files::open_keys(gate) {
+            eprintln!("{told}");
+        }
         // A warning: the user that checks may be another one than the user that runs the gate.
         if let Some(Err(why)) = gate.state_file.as_deref().map(state::can_be_kept) {
             eprintln!("gate {:?}: state_file: what is learned won't be kept: {why}", gate.name);

@@ -5,7 +5,8 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker, ready};
 
 use tokio::sync::watch;
 use tokio::task::unconstrained;
@@ -130,8 +131,23 @@ pub(crate) struct Ending {
     phase: watch::Receiver<Phase>,
     reached: Phase,
     changed: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// The waker that the next change calls.
-    registered: Option<Waker>,
+    /// What the next change wakes.
+    registered: Option<Arc<Alarm>>,
+}
+
+/// Wakes a task, and keeps in mind that it has. The channel may also wake one that has seen the change
+/// already, and then wakes it no more: it has to register anew.
+#[derive(Debug)]
+struct Alarm {
+    task: Waker,
+    has_rung: AtomicBool,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.has_rung.store(true, Ordering::Release);
+        self.task.wake_by_ref();
+    }
 }
 
 impl Ending {
@@ -155,14 +171,15 @@ impl Ending {
 
     fn poll_reached(&mut self, wanted: Phase, context: &mut Context<'_>) -> Poll<()> {
         while self.reached < wanted {
-            let is_registered =
-                self.registered.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
-            // A change counts before it wakes: what isn't seen here wakes the task.
-            if is_registered && !self.phase.has_changed().unwrap_or(false) {
+            let waits = |alarm: &Arc<Alarm>| {
+                alarm.task.will_wake(context.waker()) && !alarm.has_rung.load(Ordering::Acquire)
+            };
+            if self.registered.as_ref().is_some_and(waits) {
                 return Poll::Pending;
             }
-            self.registered = Some(context.waker().clone());
-            ready!(self.changed.as_mut().poll(context));
+            let alarm = Arc::new(Alarm { task: context.waker().clone(), has_rung: AtomicBool::new(false) });
+            self.registered = Some(Arc::clone(&alarm));
+            ready!(self.changed.as_mut().poll(&mut Context::from_waker(&Waker::from(alarm))));
             self.registered = None;
             self.reached = *self.phase.borrow_and_update();
             self.changed = Box::pin(unconstrained(changed(self.phase.clone())));
@@ -210,6 +227,36 @@ mod tests {
         }
         let mut late = Ending::new(&shutdown);
         late.aborting().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_phase_is_missed_by_who_has_just_seen_the_one_before() {
+        for round in 0..20_000 {
+            let (trigger, shutdown) = shutdown();
+            let (drains, is_draining) = tokio::sync::oneshot::channel();
+            let task = tokio::spawn(async move {
+                let mut ending = Ending::new(&shutdown);
+                ending.reached(Phase::Draining).await;
+                let told = async {
+                    drains.send(()).unwrap();
+                    std::future::pending::<()>().await;
+                };
+                tokio::select! {
+                    biased;
+                    () = ending.aborting() => {}
+                    () = told => {}
+                }
+            });
+            tokio::task::yield_now().await;
+            trigger.drain();
+            is_draining.await.unwrap();
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            trigger.abort();
+            let heard = tokio::time::timeout(std::time::Duration::from_secs(60), task).await;
+            heard.unwrap_or_else(|_| panic!("round {round}")).unwrap();
+        }
     }
 
     #[tokio::test]

@@ -25,7 +25,10 @@ impl Drop for Round {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let Self { test, seed } = self;
-            eprintln!("seed {seed}; again: KILL_SEED={seed} cargo test -p gatekeeper --test kills {test}");
+            eprintln!(
+                "seed {seed}; again: KILL_SEED={seed} cargo test -p gatekeeper --test {} {test}",
+                env!("CARGO_CRATE_NAME")
+            );
         }
     }
 }

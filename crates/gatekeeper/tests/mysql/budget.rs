@@ -31,7 +31,7 @@ fn long_query(bytes: usize) -> (BytesMut, Sequence) {
 }
 
 fn answer(session: &mut Session, due: Sequence) -> Answer {
-    session.follow(Expect::Results, due, &[])
+    session.follow(Expect::Results, due, &[]).unwrap()
 }
 
 fn is_served(session: &mut Session) {

@@ -11,9 +11,14 @@ mod differential;
 mod faults;
 mod floods;
 mod garbage;
+mod kills;
+#[path = "../kills/ledger.rs"]
+mod ledger;
 mod logins;
 mod operation;
 mod pitfalls;
+#[path = "../kills/rounds.rs"]
+mod rounds;
 mod routines;
 #[path = "../../../wire/tests/mariadb/session.rs"]
 mod session;

@@ -84,6 +84,14 @@ impl Stage {
         self.gate.signal("HUP");
     }
 
+    /// Puts a new gate with these lines in the place of one that has ended.
+    pub(crate) fn succeed(&mut self, settings: &[&str]) {
+        let settings = configure(&self.directory, &self.server, settings, "");
+        let listen = format!("unix:{}", self.socket().display());
+        let upstream = format!("unix:{}", self.server.socket().display());
+        self.gate = Gate::start_between(&listen, &upstream, &settings);
+    }
+
     /// How clients come in that outlive a loan of the stage.
     pub(crate) fn door(&self) -> Door {
         let (user, password) = (self.server.user().to_owned(), self.server.password().to_owned());
@@ -158,6 +166,18 @@ pub(crate) struct Door {
 }
 
 impl Door {
+    /// A connection, on which nothing was said.
+    pub(crate) fn connect(&self) -> UnixStream {
+        UnixStream::connect(&self.socket).expect("the gate listens")
+    }
+
+    /// A session, if the gate is there, and both it and the server let it in.
+    pub(crate) fn try_login(&self) -> Option<Session> {
+        let secret = Secret::Password(&self.password);
+        let stream = UnixStream::connect(&self.socket).ok()?;
+        Session::try_login_over(stream, (&self.user, secret), capabilities()).ok()?.ok()
+    }
+
     /// A session, if the gate and the server let it in.
     pub(crate) fn login(&self) -> Option<Session> {
         let secret = Secret::Password(&self.password);

@@ -1,6 +1,6 @@
 //! A client that speaks to a real server by the codec alone.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -140,9 +140,18 @@ impl Session {
     /// Logs in over a connected socket, which may be one of TCP: to the descriptor it is all the same.
     pub(crate) fn login_over(
         stream: UnixStream,
-        (user, secret): (&str, Secret<'_>),
+        of_user: (&str, Secret<'_>),
         wanted: Capabilities,
     ) -> Result<Self, Told> {
+        Self::try_login_over(stream, of_user, wanted).expect("the server answers")
+    }
+
+    /// Logs in over a socket that may be closed at any time.
+    pub(crate) fn try_login_over(
+        stream: UnixStream,
+        (user, secret): (&str, Secret<'_>),
+        wanted: Capabilities,
+    ) -> io::Result<Result<Self, Told>> {
         let mut session = Self {
             stream,
             received: Vec::new(),
@@ -152,8 +161,11 @@ impl Session {
             connection: 0,
             switched: false,
         };
-        let (first, due) = session.message(handshake::MAX_HANDSHAKE);
-        let Greeting::Handshake(greeting) = handshake::parse_greeting(&first).unwrap() else { panic!() };
+        let (first, due) = session.message(handshake::MAX_HANDSHAKE)?;
+        let greeting = match handshake::parse_greeting(&first).unwrap() {
+            Greeting::Handshake(greeting) => greeting,
+            Greeting::Refused(error) => return Ok(Err(Told::of(&error))),
+        };
         assert_eq!(greeting.plugin, native::NAME.as_bytes());
         session.connection = greeting.connection;
         session.capabilities = wanted & greeting.capabilities;
@@ -175,25 +187,24 @@ impl Session {
             zstd_level: None,
         };
         handshake::write_response(&mut out, due, &response);
-        session.send(&out);
-        session.finish_login(secret)?;
-        Ok(session)
+        session.stream.write_all(&out)?;
+        Ok(session.finish_login(secret)?.map(|()| session))
     }
 
     /// Answers the plug-ins until the server has decided.
-    fn finish_login(&mut self, secret: Secret<'_>) -> Result<(), Told> {
+    fn finish_login(&mut self, secret: Secret<'_>) -> io::Result<Result<(), Told>> {
         loop {
-            let (payload, due) = self.message(authentication::MAX_STEP);
+            let (payload, due) = self.message(authentication::MAX_STEP)?;
             match authentication::parse_step(&payload).unwrap() {
-                Step::Ok => return Ok(()),
-                Step::Error(error) => return Err(Told::of(&error)),
+                Step::Ok => return Ok(Ok(())),
+                Step::Error(error) => return Ok(Err(Told::of(&error))),
                 Step::Switch { plugin, data } => {
                     self.switched = true;
                     self.scramble = data.to_vec();
                     self.proof = prove(std::str::from_utf8(plugin).unwrap(), secret, data);
                     let mut out = BytesMut::new();
                     codec::write(&mut out, due, &self.proof);
-                    self.send(&out);
+                    self.stream.write_all(&out)?;
                 }
                 Step::More(data) => panic!("{data:?}"),
             }
@@ -204,21 +215,24 @@ impl Session {
         self.stream.write_all(bytes).unwrap();
     }
 
-    fn receive(&mut self) {
+    fn receive(&mut self) -> io::Result<()> {
         let mut chunk = vec![0; 1 << 20];
-        let len = self.stream.read(&mut chunk).unwrap();
-        assert!(len > 0, "the server has closed the connection");
+        let len = self.stream.read(&mut chunk)?;
+        if len == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server has closed the connection"));
+        }
         self.received.extend_from_slice(&chunk[..len]);
+        Ok(())
     }
 
-    fn message(&mut self, max: usize) -> (Vec<u8>, Sequence) {
+    fn message(&mut self, max: usize) -> io::Result<(Vec<u8>, Sequence)> {
         loop {
             if let Some(Message { next, len, payload, .. }) = codec::message(&self.received, max).unwrap() {
                 let payload = payload.into_owned();
                 self.received.drain(..len);
-                return (payload, next);
+                return Ok((payload, next));
             }
-            self.receive();
+            self.receive()?;
         }
     }
 
@@ -232,13 +246,18 @@ impl Session {
 
     /// Sends a command and follows its answer; a file that the server asks for is sent in these pieces.
     pub(crate) fn command_with_file(&mut self, command: &Command<'_>, file: &[&[u8]]) -> Answer {
+        self.try_command(command, file).expect("the server answers")
+    }
+
+    /// Sends a command over a connection that may be closed at any time, and follows its answer.
+    pub(crate) fn try_command(&mut self, command: &Command<'_>, file: &[&[u8]]) -> io::Result<Answer> {
         let mut out = BytesMut::new();
         let due = command::write(&mut out, command, self.capabilities);
-        self.send(&out);
+        self.stream.write_all(&out)?;
         self.follow(command.expects().unwrap(), due, file)
     }
 
-    pub(crate) fn follow(&mut self, expect: Expect, due: Sequence, file: &[&[u8]]) -> Answer {
+    pub(crate) fn follow(&mut self, expect: Expect, due: Sequence, file: &[&[u8]]) -> io::Result<Answer> {
         let mut follower = Follower::new(expect, self.capabilities, due);
         let mut messages: Vec<(Part, Vec<u8>)> = Vec::new();
         loop {
@@ -253,9 +272,12 @@ impl Session {
             let packet = loop {
                 let found = codec::packet(&self.received);
                 if let Some(packet) = found.filter(|packet| packet.len() <= self.received.len()) {
+                    if self.has_good_bye() {
+                        return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server has ended"));
+                    }
                     break packet;
                 }
-                self.receive();
+                self.receive()?;
             };
             let payload = packet.payload(&self.received).unwrap();
             let part = follower.server(packet, &payload[..payload.len().min(PEEK)]).unwrap();
@@ -266,8 +288,15 @@ impl Session {
             }
             self.received.drain(..packet.len());
         }
-        assert!(self.received.is_empty(), "something came behind the end");
-        Answer { messages }
+        assert!(self.received.is_empty() || self.has_good_bye(), "something came behind the end");
+        Ok(Answer { messages })
+    }
+
+    /// Whether an error has arrived that answers nothing: the server ends.
+    fn has_good_bye(&self) -> bool {
+        codec::packet(&self.received).is_some_and(|packet| {
+            packet.sequence == Sequence(0) && self.received.get(4) == Some(&answer::ERROR)
+        })
     }
 
     fn send_file(&mut self, follower: &mut Follower, file: &[&[u8]]) {
@@ -296,7 +325,7 @@ impl Session {
         };
         command::write(&mut out, &Command::ChangeUser(change), self.capabilities);
         self.send(&out);
-        self.finish_login(secret)
+        self.finish_login(secret).expect("the server answers")
     }
 
     /// Whether the server is where we are: it answers a ping with one packet.

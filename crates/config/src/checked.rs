@@ -31,7 +31,7 @@ pub use gate::{Gate, Mode, Protocol, Service, Trace, TraceFull};
 pub(crate) use gate::{MODES, PROTOCOLS, TRACE_FULL, read_simulated};
 pub(crate) use http::{EGRESSES, TYPE_FIELDS, VERSIONS};
 pub use http::{Egress, HealthCheck, Http, HttpVersion, Network, Route, TypeField, Uplink};
-pub use mysql::Mysql;
+pub use mysql::{Mysql, UserQuery};
 pub use policy::{Connections, LongLimit};
 pub(crate) use postgres::{ON_DISCONNECT, POOLINGS};
 pub use postgres::{OnDisconnect, Pooling, Postgres};

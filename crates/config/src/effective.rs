@@ -278,6 +278,13 @@ fn mysql_sessions(out: &mut Lines, gate: &Gate, mysql: &Mysql) {
     out.time("dns_ttl", gate.dns_ttl);
     out.time("keepalive", gate.keepalive);
     out.text("users_file", mysql.users_file.display());
+    if let Some(query) = &mysql.query {
+        out.text("auth_user", &query.user);
+        match &query.sql {
+            Some(sql) => out.text("auth_query", sql),
+            None => out.note("auth_query: authentication_string out of mysql.user"),
+        }
+    }
     failures_max(out, mysql.failures_max);
     out.time("drain_timeout", gate.drain_timeout);
 }

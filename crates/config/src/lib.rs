@@ -27,7 +27,7 @@ pub use checked::{
     Admin, Auth, AuthMethod, AuthQuery, ChannelBinding, Class, Connections, Egress, FieldRule, Gate,
     HealthCheck, Http, HttpVersion, Identity, Log, LogFormat, LogLevel, LongLimit, Mode, Mysql, Network,
     OnDisconnect, OwnTarget, Pooling, Postgres, Protocol, Route, Service, SocketMode, TagRule, Tls, TlsMode,
-    Trace, TraceFull, TypeField, Uplink, UpstreamTls, UpstreamTlsMode, World, rejection_name,
+    Trace, TraceFull, TypeField, Uplink, UpstreamTls, UpstreamTlsMode, UserQuery, World, rejection_name,
 };
 pub use effective::{Row, capacity_text, effective, rows};
 pub use error::{Error, Errors, Origin, Position};

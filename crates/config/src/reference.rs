@@ -74,7 +74,7 @@ pub fn reference() -> String {
     );
     let own = "Below a gate: a type with a target of its own, which takes the place of the gate's for it. At most 1000.";
     section(&mut page, "`[[gate.type]]`", own, OWN_TARGET, reload);
-    let postgres = "More keys of a `[[gate]]` with `protocol = \"postgres\"`, which is the default. A gate for MySQL has `pinned_max`, `login_timeout`, `login_failures_max`, `message_timeout`, `users_file`, `admin_users` and `stats_users` of them. Any other is refused.";
+    let postgres = "More keys of a `[[gate]]` with `protocol = \"postgres\"`, which is the default. A gate for MySQL has `pinned_max`, `login_timeout`, `login_failures_max`, `message_timeout`, `users_file`, `auth_user`, `auth_query`, `admin_users` and `stats_users` of them. Any other is refused.";
     section(&mut page, "A gate for PostgreSQL", postgres, POSTGRES, reload);
     let http = "More keys of a `[[gate]]` with `protocol = \"http\"`. Any other gate refuses them.";
     section(&mut page, "A gate for HTTP", http, HTTP, reload);

@@ -487,6 +487,11 @@ fn authentication_must_fit_together() {
     let with = |lines: &str| complaints(&format!("[[gate]]\nupstream = \"db:5432\"\n{lines}"));
     let query = with("auth = \"md5\"\nusers_file = \"u\"\nauth_query = \"SELECT $1\"\n");
     assert!(query.ends_with("needs an auth_user; write auth_user, whose right it is to ask"), "{query}");
+    let mysql = "protocol = \"mysql\"\nusers_file = \"u\"\n";
+    let query = with(&format!("{mysql}auth_query = \"SELECT ?\"\n"));
+    assert!(query.ends_with("needs an auth_user; write auth_user, whose right it is to ask"), "{query}");
+    let query = with(&format!("{mysql}auth_user = \"a\"\nauth_query = \"SELECT $1\"\n"));
+    assert!(query.contains("has no ?"), "{query}");
     let open = with("listen = \"0.0.0.0:6432\"\nauth = \"trust\"\nusers_file = \"u\"\n");
     assert!(open.contains("lets everybody in who can reach `listen`, as anybody"), "{open}");
     assert!(with("auth_file = \"u\"\n").contains("`users_file` names who may log in"));

@@ -1,6 +1,7 @@
 //! The data planes of Gatekeeper: sockets, pools and timers around the judge.
 
 pub mod admin;
+mod asking;
 mod classes;
 mod clock;
 pub mod command;

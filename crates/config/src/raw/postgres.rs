@@ -4,8 +4,10 @@ use super::FieldDefault::{Derived, Value};
 use super::{Field, Form};
 
 /// The keys of these that a gate for MySQL has, too.
-const OF_MYSQL: [&str; 7] = [
+const OF_MYSQL: [&str; 9] = [
     "admin_users",
+    "auth_query",
+    "auth_user",
     "login_failures_max",
     "login_timeout",
     "message_timeout",
@@ -150,11 +152,11 @@ pub const POSTGRES: &[Field] = &[
     Field {
         key: "auth_query",
         form: Form::Text,
-        takes: "a statement with `$1`",
+        takes: "a statement with `$1`; for MySQL with `?`",
         default: Derived(
-            "name and `rolpassword` out of `pg_catalog.pg_authid`, for roles that may log in and passwords that are still valid",
+            "name and `rolpassword` out of `pg_catalog.pg_authid`, for roles that may log in and passwords that are still valid; for MySQL name and `authentication_string` out of `mysql.user`, for accounts of `mysql_native_password`",
         ),
-        doc: "The query that finds a user. It gets the name as `$1` and returns name and secret (as in `users_file`; NULL for none). It runs with `search_path = pg_catalog, pg_temp`, so write schemas out.",
+        doc: "The query that finds a user. It gets the name as `$1` and returns name and secret (as in `users_file`; NULL for none). It runs with `search_path = pg_catalog, pg_temp`, so write schemas out. For MySQL it gets the name as `?`, and the secret is what `mysql_native_password` keeps, or empty for a user without a password; no password counts.",
         reason: "A role that may read four columns of `pg_authid` suffices. Otherwise call a `SECURITY DEFINER` function of your own.",
         reloadable: true,
     },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use config::Mode;
 use proxy::command::Commands;
-use proxy::mysql::{Settings, Users};
+use proxy::mysql::{Query, Settings, Users};
 
 use super::console::console;
 use super::{address, keepalive, sql_classes};
@@ -15,7 +15,8 @@ use crate::files;
 /// # Errors
 /// Says what is wrong with the file. The message never quotes a secret.
 pub(crate) fn users(mysql: &config::Mysql) -> Result<Arc<Users>, String> {
-    Users::load(&mysql.users_file).map(Arc::new).map_err(|error| format!("users_file: {error}"))
+    let query = mysql.query.clone().map(|config::UserQuery { user, sql }| Query { user, sql });
+    Users::load(&mysql.users_file, query).map(Arc::new).map_err(|error| error.to_string())
 }
 
 /// What the gate is told beside the policy.

@@ -20,7 +20,7 @@ fn client(stage: &Stage, (user, password): (&str, &str), more: &[&str]) -> Comma
     command
 }
 
-fn run(stage: &Stage, who: (&str, &str), sql: &str) -> Result<String, String> {
+pub(crate) fn run(stage: &Stage, who: (&str, &str), sql: &str) -> Result<String, String> {
     let Output { status, stdout, stderr } =
         client(stage, who, &["--execute", sql]).output().expect("the mariadb client runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

@@ -16,12 +16,13 @@ use wire::mysql::handshake::{
 };
 use wire::mysql::scramble::{SCRAMBLE_LEN, caching_sha2, native};
 
+use super::auth_query;
 use super::channel::{Channel, Lost};
 use super::greeting::Known;
 use super::reject::Refusal;
 use super::server::{self, IGNORE_SPACE};
 use super::sessions::{Registration, Who};
-use super::users::{Credential, Secret, Users};
+use super::users::{Credential, Secret};
 use super::{Settings, Shared};
 use crate::console::Role;
 use crate::logins::{Caller, Cause};
@@ -262,10 +263,20 @@ impl Newcomer<'_> {
         if knocks && client.stream.is_of_our_user() {
             return self.visit(settings, (client, capabilities), (user, greeted), next).await;
         }
-        let asked = (response.user, response.plugin, response.proof);
-        let proved = authenticate(&settings.users, &mut client, asked, (&scramble, next)).await?;
+        let asked = (response.plugin, response.proof);
+        let secret = match auth_query::secret(self.shared, settings, response.user).await {
+            // The server's rules of hosts don't hold at the console. So a visitor proves a password there,
+            // unless the file says that there is none.
+            Ok(secret) => {
+                secret.filter(|it| !knocks || it.proves() || settings.users.get(response.user).is_some())
+            }
+            Err(refusal) => return Err(refuse((&mut client, next), refusal, Cause::Other, None).await),
+        };
+        let known = (secret.as_deref(), settings.users.asks_again());
+        let proved = authenticate(known, &mut client, asked, (&scramble, next)).await?;
         let Some((credential, next)) = proved.credential else {
-            let (refusal, why) = (Refusal::denied(response.user), settings.users.why(response.user));
+            let why = settings.users.why(secret.as_deref());
+            let refusal = Refusal::denied(response.user);
             // Noted before it is told: the client may come again at once.
             self.shared.note_failure(self.peer);
             return Err(refuse((&mut client, proved.next), refusal, Cause::Denied, Some(why)).await);
@@ -350,14 +361,13 @@ pub(super) struct Proved {
     pub(super) next: Sequence,
 }
 
-/// Checks a client's proof; asks for another where that one is of no use.
+/// Checks a client's proof; asks for another where that one is of no use, if `asks_again`.
 pub(super) async fn authenticate(
-    users: &Users,
+    (secret, asks_again): (Option<&Secret>, bool),
     client: &mut Channel,
-    (user, plugin, proof): (&[u8], &[u8], &[u8]),
+    (plugin, proof): (&[u8], &[u8]),
     (scramble, next): (&[u8], Sequence),
 ) -> Result<Proved, Lost> {
-    let secret = users.get(user);
     if plugin == caching_sha2::NAME.as_bytes() {
         let credential = secret.and_then(|secret| secret.check_sha2(scramble, proof)).map(|credential| {
             // Without a password there is nothing to say of the proof.
@@ -367,7 +377,7 @@ pub(super) async fn authenticate(
             };
             (credential, next)
         });
-        if credential.is_some() || !users.asks_again() {
+        if credential.is_some() || !asks_again {
             return Ok(Proved { credential, next });
         }
     }

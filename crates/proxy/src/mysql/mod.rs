@@ -37,6 +37,7 @@ use crate::upstream::health::{Health, Named};
 use crate::upstream::resolver::Lookup;
 
 mod admit;
+mod auth_query;
 mod channel;
 mod classify;
 mod console;
@@ -58,7 +59,7 @@ mod track;
 mod users;
 mod view;
 
-pub use users::Users;
+pub use users::{Query, Users};
 
 /// Sockets beside `max_clients`: clients that log in, or are told that there are too many.
 const SPARE_SOCKETS: usize = 256;
@@ -149,6 +150,8 @@ struct Shared {
     epoch: AtomicU64,
     /// Failed logins by address.
     failures: Failures,
+    /// How users are asked for that aren't in the file.
+    auth_query: auth_query::AuthQuery,
     /// How logins ended.
     login_counts: LoginCounts,
     /// What the log hears of failed ones.
@@ -261,6 +264,7 @@ impl Bound {
             lateness,
             epoch: AtomicU64::new(1),
             failures: Failures::default(),
+            auth_query: auth_query::AuthQuery::default(),
             login_counts: LoginCounts::default(),
             failed: FailedLogins::default(),
         });
@@ -300,6 +304,7 @@ impl Bound {
             () = Arc::clone(&shared.driver).run_timer() => {}
             () = news::tell(&shared.driver, Vec::new) => {}
             () = greeting::watch(&shared) => {}
+            () = auth_query::tend(&shared) => {}
             () = shared.lateness.watch(shared.driver.name(), connected) => {}
         }
     }

@@ -122,6 +122,16 @@ impl Refusal {
         Self::new(code, state, format!("gatekeeper: {}{hint}", failure.message))
     }
 
+    /// The server can't be asked for a user. The log has the reason.
+    pub(super) fn auth_query() -> Self {
+        let why = "gatekeeper could not ask the server for this user (auth_query); its log says why";
+        Self::new(1105, *b"HY000", why)
+    }
+
+    pub(super) fn too_many_questions() -> Self {
+        Self::new(1040, *b"08004", "gatekeeper: too many logins wait for auth_query; try again")
+    }
+
     pub(super) fn too_many_failures() -> Self {
         let why =
             "gatekeeper: too many failed logins from this address (login_failures_max); wait for a minute";

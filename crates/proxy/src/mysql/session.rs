@@ -16,6 +16,7 @@ use wire::mysql::response::Expect;
 use wire::mysql::scramble::native;
 
 use super::Shared;
+use super::auth_query;
 use super::channel::{Channel, Incoming, Lost, Message};
 use super::classify::{Analysis, Explains, Kill, Killing, Pin, dialect};
 use super::kill::kill_thread;
@@ -445,14 +446,23 @@ impl Session {
 
     async fn change_user(&mut self, change: &ChangeUser<'_>, due: Sequence) -> Result<Flow, Lost> {
         self.start_over();
-        let users = Arc::clone(&self.shared.settings().users);
+        let settings = self.shared.settings();
+        let users = &settings.users;
         // As a server takes it, a proof is for the scramble of the login. Without one the client is asked.
         let plugin = change.plugin.unwrap_or(native::NAME.as_bytes());
         let is_proved = !change.proof.is_empty() && plugin == native::NAME.as_bytes();
-        let asked = (change.user, if is_proved { plugin } else { &b"another"[..] }, change.proof);
-        let limit = self.shared.settings().login_timeout;
+        let asked = (if is_proved { plugin } else { &b"another"[..] }, change.proof);
+        let secret = match auth_query::secret(&self.shared, &settings, change.user).await {
+            Ok(secret) => secret,
+            Err(refusal) => {
+                self.refuse(&refusal, due);
+                return Ok(Flow::Close);
+            }
+        };
+        let known = (secret.as_deref(), users.asks_again());
+        let (limit, scramble) = (settings.login_timeout, (&self.scramble[..], due));
         let proved = tokio::select! {
-            proved = timeout(limit, authenticate(&users, &mut self.client, asked, (&self.scramble, due))) => {
+            proved = timeout(limit, authenticate(known, &mut self.client, asked, scramble)) => {
                 proved.unwrap_or(Err(Lost::Late))?
             }
             () = self.place.entry.ended.notified() => return Ok(Flow::Close),
@@ -464,7 +474,7 @@ impl Session {
             self.shared.note_failure(self.peer);
             let caller =
                 Caller { user: Some(String::from_utf8_lossy(change.user).into_owned()), database: None };
-            self.shared.tell_failed((&caller, self.peer), &refusal, &users.why(change.user));
+            self.shared.tell_failed((&caller, self.peer), &refusal, &users.why(secret.as_deref()));
             self.refuse(&refusal, proved.next);
             return Ok(Flow::Close);
         };

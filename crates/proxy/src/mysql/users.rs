@@ -1,4 +1,5 @@
-//! Who may log in to a gate for MySQL, and what proves it.
+//! Who may log in to a gate for MySQL, and what proves it. [`auth_query`](super::auth_query) has the users
+//! that aren't in the file.
 //!
 //! ```text
 //! "ann" "*6BB4837EB74329105EE4568DDA7DC67ED2CA2AD9"
@@ -11,19 +12,49 @@
 //! form is a user without a password, on the server as here.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use wire::mysql::scramble::{caching_sha2, native};
 use zeroize::Zeroizing;
 
 use crate::users_file::{self, UsersError};
 
-/// All users of a file.
+/// The users that may log in: those of a file, and those whom the server knows if it is asked.
 #[derive(Debug, Default)]
 pub struct Users {
-    by_name: HashMap<String, Secret>,
-    /// Some user's secret is that of `mysql_native_password`.
+    by_name: HashMap<String, Arc<Secret>>,
+    pub(super) query: Option<Query>,
+    /// Some user's secret may be that of `mysql_native_password`.
     has_native: bool,
+}
+
+/// Where secrets come from that aren't in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// The user that asks. Its own password, if it has one, is in the file.
+    pub user: String,
+    /// The statement: takes the user's name as `?`, returns name and secret. `None`: the built-in one.
+    pub sql: Option<String>,
+}
+
+/// Why the users can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file is wrong.
+    #[error("users_file: {0}")]
+    File(#[from] UsersError),
+    /// The gate can't log in with what is stored.
+    #[error(
+        "users_file: {file}: the secret of auth_user {user:?} is that of mysql_native_password, which verifies others but \
+         can't log in to the server; write its password, or an empty secret if it has none"
+    )]
+    AuthUser {
+        /// The file.
+        file: PathBuf,
+        /// The user.
+        user: String,
+    },
 }
 
 /// What is known of a user's password.
@@ -58,24 +89,34 @@ impl Users {
     ///
     /// # Errors
     /// The first thing that is wrong with the file. A secret is never quoted.
-    pub fn load(path: &Path) -> Result<Self, UsersError> {
-        let by_name = users_file::load(path, secret)?;
+    pub fn load(path: &Path, query: Option<Query>) -> Result<Self, LoadError> {
+        let by_name = users_file::load(path, secret)?.into_iter();
         let by_name: HashMap<_, _> =
-            by_name.into_iter().map(|(name, secret)| (name, secret.unwrap_or(Secret::Nothing))).collect();
-        let has_native = by_name.values().any(|secret| matches!(secret, Secret::Native(_)));
-        Ok(Self { by_name, has_native })
+            by_name.map(|(name, secret)| (name, Arc::new(secret.unwrap_or(Secret::Nothing)))).collect();
+        let is_native = |secret: &Arc<Secret>| matches!(**secret, Secret::Native(_));
+        let user = query.as_ref().map(|query| &query.user);
+        if let Some(user) = user.filter(|user| by_name.get(*user).is_some_and(is_native)) {
+            return Err(LoadError::AuthUser { file: path.to_owned(), user: user.clone() });
+        }
+        let has_native = query.is_some() || by_name.values().any(is_native);
+        Ok(Self { by_name, query, has_native })
     }
 
-    pub(super) fn get(&self, name: &[u8]) -> Option<&Secret> {
+    pub(super) fn get(&self, name: &[u8]) -> Option<&Arc<Secret>> {
         self.by_name.get(std::str::from_utf8(name).ok()?)
     }
 
-    /// Why a user was denied, for the log. The client isn't told.
-    pub(super) fn why(&self, name: &[u8]) -> &'static str {
-        match self.get(name) {
-            None => "the users file doesn't have this user",
-            Some(Secret::Nothing) => "a password was given, and the users file has none for this user",
-            Some(Secret::Native(_) | Secret::Password(_)) => "the password isn't that of the users file",
+    /// Why a user of whom this is known was denied, for the log. The client isn't told.
+    pub(super) fn why(&self, secret: Option<&Secret>) -> &'static str {
+        match (secret, &self.query) {
+            (None, None) => "the users file doesn't have this user",
+            (None, Some(_)) => {
+                "neither the users file nor auth_query has this user with a secret of mysql_native_password"
+            }
+            (Some(Secret::Nothing), _) => "a password was given, and this user has none",
+            (Some(Secret::Native(_) | Secret::Password(_)), _) => {
+                "the password isn't that of the users file or auth_query"
+            }
         }
     }
 
@@ -87,6 +128,25 @@ impl Users {
 }
 
 impl Secret {
+    /// What a server keeps of a user; `None` if it proves nothing.
+    pub(super) fn kept_by_server(text: &str) -> Option<Self> {
+        if text.is_empty() { Some(Self::Nothing) } else { native::parse_kept(text).map(Self::Native) }
+    }
+
+    /// Whether there is anything to prove.
+    pub(super) fn proves(&self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+
+    /// The credential for a login of the gate's own as this user, without any proof of a client's.
+    pub(super) fn of_own(&self) -> Option<Credential> {
+        match self {
+            Self::Password(password) => Some(Credential::Password(password.clone())),
+            Self::Nothing => Some(Credential::Nothing),
+            Self::Native(_) => None,
+        }
+    }
+
     /// What the server is to be shown, if `proof` proves the password by `mysql_native_password`.
     pub(super) fn check_native(&self, scramble: &[u8], proof: &[u8]) -> Option<Credential> {
         match self {
@@ -160,6 +220,16 @@ mod tests {
             assert!(secret("secret").unwrap().check_sha2(&[7; 20], proof).is_none());
         }
         assert!(Secret::Nothing.check_native(&[7; 20], &[7; 20]).is_none());
+    }
+
+    #[test]
+    fn what_a_server_keeps_that_is_no_password_proves_nothing() {
+        for kept in ["invalid", "$A$005$hush", "*14E6"] {
+            assert!(Secret::kept_by_server(kept).is_none(), "{kept}");
+        }
+        assert!(matches!(Secret::kept_by_server(""), Some(Secret::Nothing)));
+        let kept = Secret::kept_by_server("*14E65567ABDB5135D0CFD9A70B3032C179A49EE7");
+        assert!(matches!(kept, Some(Secret::Native(_))));
     }
 
     #[test]

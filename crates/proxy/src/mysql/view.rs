@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use admission::{ClassId, Policy};
 
@@ -78,7 +79,14 @@ impl GateView for Status {
     }
 
     fn clients(&self) -> ClientsView {
-        ClientsView { connected: self.0.sessions.len(), ..ClientsView::of(&self.0.login_counts) }
+        let asked = &self.0.auth_query;
+        ClientsView {
+            connected: self.0.sessions.len(),
+            auth_queries_found: asked.found.load(Ordering::Relaxed),
+            auth_queries_unknown: asked.unknown.load(Ordering::Relaxed),
+            auth_queries_failed: asked.failed.load(Ordering::Relaxed),
+            ..ClientsView::of(&self.0.login_counts)
+        }
     }
 
     fn lateness(&self) -> Option<LatenessView> {

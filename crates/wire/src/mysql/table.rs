@@ -6,8 +6,9 @@ use bytes::{BufMut, BytesMut};
 use super::answer::{EOF, EofPacket, OK, OkPacket, write_eof, write_ok};
 use super::capabilities::{Capabilities, Status};
 use super::codec::Sequence;
+use super::read::Reader;
 use super::track::Changes;
-use super::write;
+use super::{ProtocolError, write};
 
 /// Numbers of `utf8mb4_general_ci` and of the collation of bytes, which is that of numbers.
 const UTF8MB4: u16 = 45;
@@ -121,6 +122,28 @@ pub fn write_row<'a>(
     })
 }
 
+/// Reads a row of texts with so many values; `None` is NULL.
+///
+/// # Errors
+/// If the row has fewer values, or more.
+pub fn parse_row(payload: &[u8], columns: usize) -> Result<Vec<Option<&[u8]>>, ProtocolError> {
+    let mut reader = Reader::new("a row", payload);
+    let mut read = || {
+        let mut values = Vec::new();
+        for _ in 0..columns {
+            if reader.rest().first() == Some(&NULL) {
+                reader.u8("value")?;
+                values.push(None);
+            } else {
+                values.push(Some(reader.string("value")?));
+            }
+        }
+        reader.end()?;
+        Ok(values)
+    };
+    read().map_err(ProtocolError::Server)
+}
+
 /// A byte for OK, a bit for each value that is NULL (behind two that are reserved), and the others.
 fn put_binary<'a>(out: &mut BytesMut, values: impl ExactSizeIterator<Item = Value<'a>>) {
     out.put_u8(OK);
@@ -163,6 +186,15 @@ mod tests {
         };
         assert_eq!(written(Form::Text), b"\x08\0\0\x03\x03258\xfb\x02ab");
         assert_eq!(written(Form::Binary), b"\x0d\0\0\x03\0\x08\x02\x01\0\0\0\0\0\0\x02ab");
+    }
+
+    #[test]
+    fn a_row_of_texts_is_read_as_it_was_written() {
+        let row = b"\x03258\xfb\x02ab";
+        assert_eq!(parse_row(row, 3).unwrap(), [Some(&b"258"[..]), None, Some(b"ab")]);
+        for (row, columns) in [(&row[..], 2), (&row[..], 4), (&row[..6], 3), (&b"\xfe"[..], 1)] {
+            assert!(parse_row(row, columns).is_err(), "{row:?} {columns}");
+        }
     }
 
     #[test]

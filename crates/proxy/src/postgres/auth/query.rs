@@ -7,14 +7,11 @@
 //! query leaves out passwords that are no longer valid (CVE-2025-2291) and roles that may not log in.
 //!
 //! Nothing is remembered: a dropped or changed user is dropped or changed at once. Each login asks once,
-//! one after the other, and at most [`WAITING_MAX`] wait.
+//! one after the other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout};
 use wire::postgres::backend::parse_error;
 use wire::postgres::frontend::{write_bind, write_execute, write_parse, write_sync};
@@ -28,13 +25,8 @@ use super::super::server::Server;
 use super::secret::Secret;
 use super::users::User;
 use super::{Authentication, Credentials, Query};
+use crate::asking::{ANSWER_MAX, Asking, IDLE_MAX};
 
-/// After so long without a question the connection is closed.
-const IDLE_MAX: Duration = Duration::from_secs(60);
-/// The longest that a question may take, connecting aside.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// The most logins that wait for their turn to ask.
-const WAITING_MAX: usize = 1_000;
 /// The type identifier of `text`.
 const TEXT: u32 = 25;
 
@@ -48,17 +40,10 @@ const PARAMETERS: [(&str, &str); 5] = [
 ];
 
 /// The connection, and how its questions ended.
-#[derive(Debug)]
-pub(crate) struct AuthQuery {
-    connection: Mutex<Option<Connection>>,
-    waiting: Semaphore,
-    pub(crate) found: AtomicU64,
-    pub(crate) unknown: AtomicU64,
-    pub(crate) failed: AtomicU64,
-}
+pub(crate) type AuthQuery = Asking<Connection>;
 
 #[derive(Debug)]
-struct Connection {
+pub(crate) struct Connection {
     server: Server,
     /// Whose it is: after a reload another user may ask, or ask elsewhere.
     of: Query,
@@ -71,18 +56,6 @@ pub(crate) enum AskError {
     Lost,
     /// The server refused the statement, or answered what is no answer.
     Refused(String),
-}
-
-impl Default for AuthQuery {
-    fn default() -> Self {
-        Self {
-            connection: Mutex::new(None),
-            waiting: Semaphore::new(WAITING_MAX),
-            found: AtomicU64::new(0),
-            unknown: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-        }
-    }
 }
 
 impl AuthQuery {
@@ -98,12 +71,7 @@ impl AuthQuery {
     ) -> Result<Option<Arc<User>>, Refusal> {
         let Some(query) = &auth.settings.query else { return Ok(None) };
         let answer = self.ask(shared, auth, query, user).await;
-        let counter = match &answer {
-            Ok(Some(_)) => &self.found,
-            Ok(None) => &self.unknown,
-            Err(_) => &self.failed,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.count(&answer);
         answer
     }
 
@@ -115,10 +83,9 @@ impl AuthQuery {
         user: &str,
     ) -> Result<Option<Arc<User>>, Refusal> {
         let gate = shared.driver.name();
-        let Ok(_waiting) = self.waiting.try_acquire() else { return Err(Refusal::AuthQueryBusy) };
-        let mut place = self.connection.lock().await;
+        let Some(mut turn) = self.turn().await else { return Err(Refusal::AuthQueryBusy) };
         // Taken out meanwhile: if this is given up half-way, so is the connection.
-        let mut known = place.take().filter(|known| known.of == *query);
+        let mut known = turn.connection.take().filter(|known| known.of == *query);
         for _ in 0..2 {
             let is_fresh = known.is_none();
             let mut server = match known.take() {
@@ -142,7 +109,7 @@ impl AuthQuery {
                 .unwrap_or_else(|_| Err(AskError::Refused(format!("no answer within {ANSWER_MAX:?}"))))
             {
                 Ok(found) => {
-                    *place = Some(Connection { server, of: query.clone(), used: Instant::now() });
+                    *turn.connection = Some(Connection { server, of: query.clone(), used: Instant::now() });
                     return Ok(found.map(Arc::new));
                 }
                 Err(AskError::Lost) if !is_fresh => {}
@@ -158,12 +125,9 @@ impl AuthQuery {
 
     /// Closes the connection if nobody needs it. To be called now and then.
     pub(crate) fn maintain(&self) {
-        if let Ok(mut place) = self.connection.try_lock() {
-            let is_over =
-                |known: &mut Connection| known.used.elapsed() > IDLE_MAX || !known.server.check_idle();
-            if let Some(known) = place.take_if(is_over) {
-                known.server.close();
-            }
+        let is_over = |known: &mut Connection| known.used.elapsed() > IDLE_MAX || !known.server.check_idle();
+        if let Some(known) = self.take_if(is_over) {
+            known.server.close();
         }
     }
 }

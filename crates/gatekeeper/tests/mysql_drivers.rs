@@ -208,6 +208,26 @@ fn go_sql_driver_works_through_the_gate() {
     check("go", || Command::new(&executable));
 }
 
+/// A driver's checks in Rust.
+fn rust(driver: &'static str) -> impl Fn() -> Command {
+    let executable = support::rust(&sources("rust"), "mysql-rust-checks");
+    move || {
+        let mut program = Command::new(&executable);
+        program.arg(driver);
+        program
+    }
+}
+
+#[test]
+fn mysql_async_works_through_the_gate() {
+    check("mysql_async", rust("mysql_async"));
+}
+
+#[test]
+fn sqlx_works_through_the_gate() {
+    check("sqlx", rust("sqlx"));
+}
+
 #[test]
 fn mysql2_works_through_the_gate() {
     check("mysql2", || support::node("mysql/node/main.cjs"));

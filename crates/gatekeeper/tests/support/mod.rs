@@ -211,6 +211,16 @@ pub(crate) fn go(directory: &Path, name: &str) -> PathBuf {
     executable
 }
 
+/// Compiles the Rust program in a directory, a package that is no member of the workspace, and returns where
+/// it is.
+pub(crate) fn rust(directory: &Path, name: &str) -> PathBuf {
+    let target = target_directory().join("tmp").join(name);
+    let mut compiler = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    compiler.args(["build", "--quiet", "--locked", "--target-dir"]).arg(&target);
+    build(compiler.current_dir(directory));
+    target.join("debug").join(name)
+}
+
 /// Compiles the Java program in a directory, with the jars that `make setup` has fetched and with these files
 /// of `drivers/java`. Returns how the program is started.
 pub(crate) fn java(directory: &Path, shared: &[&str], name: &str) -> impl Fn() -> Command + use<> {

@@ -37,7 +37,7 @@ use alloc::vec::Vec;
 use crate::action::Reason;
 use crate::goals::{Promised, Standing};
 use crate::lanes::Patience;
-use crate::order::Sequence;
+use crate::order::Queue;
 use crate::policy::{ServiceClass, Turns, Weight};
 use crate::request::ClassId;
 use crate::snapshot::ClassSnapshot;
@@ -57,14 +57,14 @@ pub(crate) const DEFAULT: u8 = 0;
 /// Two lines of waiting requests: those that pass freely, and those that share the long lane.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    pub(crate) short: Sequence,
-    pub(crate) long: Sequence,
+    pub(crate) short: Queue,
+    pub(crate) long: Queue,
 }
 
 impl Lines {
     /// Two empty lines.
     pub(crate) fn new() -> Self {
-        Self { short: Sequence::new(), long: Sequence::new() }
+        Self { short: Queue::new(), long: Queue::new() }
     }
 
     /// How many wait in both.
@@ -120,6 +120,11 @@ impl Class {
     /// Whether it gets only what the others leave.
     pub(crate) fn is_background(&self) -> bool {
         self.chosen.turns == Turns::Background
+    }
+
+    /// The lines of its late requests, or of the others.
+    pub(crate) fn lines_of(&mut self, late: bool) -> &mut Lines {
+        if late { &mut self.late } else { &mut self.lines }
     }
 
     /// Its part of what all weigh where one has to go.

@@ -8,7 +8,8 @@
 use alloc::vec::Vec;
 
 use crate::ledger::Meter;
-use crate::request::{Request, Ticket};
+use crate::order::{Alike, Class, Waiter};
+use crate::request::{Connection, Request, Ticket};
 use crate::time::Instant;
 
 const NONE: u32 = u32::MAX;
@@ -268,6 +269,16 @@ impl Tickets {
     pub(crate) fn find(&self, ticket: Ticket) -> Option<u32> {
         let record = self.records.get(ticket.slot as usize)?.as_ref()?;
         (record.sequence == ticket.sequence).then_some(ticket.slot)
+    }
+
+    /// How a record stands in a line.
+    pub(crate) fn waiter(&self, slot: u32) -> Waiter {
+        let Record { kind, sequence, request, .. } = self.at(slot);
+        let connection = match request.connection {
+            Connection::Held => Class::held(request.pool),
+            Connection::Needed => Class::pooled(request.pool),
+        };
+        Waiter { alike: Alike { kind: *kind, connection }, sequence: *sequence, slot }
     }
 
     /// The ticket of a record.

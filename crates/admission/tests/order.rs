@@ -2,8 +2,9 @@
 //!
 //! Without a long lane, with types that are known beforehand, every dispatch follows from the rules alone:
 //! promotion past strictly longer requests whose allowance lasts (those of one type rank alike while some
-//! wait), the blocked head, the skipped pools. The model says who starts after each step; then the laws
-//! that the rules are for are checked on what really started, without the model.
+//! wait, and take their places in order of arrival), the blocked head, the skipped pools. The model says
+//! which start after each step. Then the laws that the rules are for are checked on what really started,
+//! without the model.
 
 mod history;
 
@@ -32,6 +33,8 @@ enum Op {
     Cancel(usize),
     SetPool(u8, u32),
     Pass(u64),
+    /// Many of a type take so many eighths of its cost, where types drift and there are no classes.
+    Teach(u64, u64),
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +45,8 @@ struct Setting {
     connections: u32,
     /// Of each class, in thousandths. One: there are no classes.
     weights: Vec<u32>,
+    /// What types take changes on the way.
+    drifts: bool,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -52,6 +57,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..64_usize).prop_map(Op::Cancel),
         1 => (0..POOLS, 0..5_u32).prop_map(|(pool, total)| Op::SetPool(pool, total)),
         3 => (0..3_000_000_u64).prop_map(Op::Pass),
+        1 => (0..COSTS.len() as u64, 1..40_u64).prop_map(|(kind, eighths)| Op::Teach(kind, eighths)),
     ]
 }
 
@@ -59,13 +65,14 @@ fn setting(order: impl Strategy<Value = Order>) -> impl Strategy<Value = Setting
     let totals = prop_oneof![prop::array::uniform3(0..5_u32), Just([1_000; 3])];
     let weight = prop_oneof![Just(1_000), Just(6_000), 1..1_000_000_u32];
     let weights = prop_oneof![Just(vec![1_000]), prop::collection::vec(weight, 2..6)];
-    (order, prop::option::of(5..200_u64), totals, 1..9_u32, weights).prop_map(
-        |(order, capacity, totals, connections, weights)| Setting {
+    (order, prop::option::of(5..200_u64), totals, 1..9_u32, weights, prop::bool::ANY).prop_map(
+        |(order, capacity, totals, connections, weights, drifts)| Setting {
             order,
             capacity,
             totals,
             connections,
             weights,
+            drifts,
         },
     )
 }
@@ -119,6 +126,8 @@ struct Model {
     running: BTreeMap<Ticket, Running>,
     /// The latest rank of each type.
     ranks: BTreeMap<u64, u64>,
+    /// A request has taken the place of another.
+    exchanged: bool,
 }
 
 impl Model {
@@ -139,14 +148,15 @@ impl Model {
         (kind, pool, class): (u64, usize, usize),
         (work, steady): (u64, u64),
     ) -> u64 {
-        let rank = self.rank(kind, steady);
-        let left = allowance(self.setting.order, rank);
-        let newcomer = Waiting { ticket, kind, pool, work, rank, left };
         // Those that wait for another pool's connection are skipped by one that starts at once, not
         // overtaken.
         let at_once = !self.lines.iter().flatten().any(|waiting| self.has_connection(waiting.pool))
             && self.has_connection(pool)
             && self.fits(now, work);
+        // What joins no line gives its type no rank.
+        let rank = if at_once { steady } else { self.rank(kind, steady) };
+        let left = allowance(self.setting.order, rank);
+        let newcomer = Waiting { ticket, kind, pool, work, rank, left };
         let line = &mut self.lines[class];
         if line.is_empty() {
             self.tags[class] = self.tags[class].max(self.now);
@@ -164,6 +174,19 @@ impl Model {
         rank
     }
 
+    /// Gives a place to the oldest request of its type and pool. Rank and allowance stay with the place.
+    fn put_oldest_first(&mut self, class: usize, at: usize) {
+        let line = &mut self.lines[class];
+        let alike = |other: &usize| (line[*other].kind, line[*other].pool) == (line[at].kind, line[at].pool);
+        let oldest = (at..line.len()).filter(alike).min_by_key(|&other| line[other].ticket).expect("itself");
+        if oldest != at {
+            self.exchanged = true;
+            let (left, right) = line.split_at_mut(oldest);
+            std::mem::swap(&mut left[at].ticket, &mut right[0].ticket);
+            std::mem::swap(&mut left[at].work, &mut right[0].work);
+        }
+    }
+
     /// Starts all requests that may start now, and returns them in order.
     fn start(&mut self, now: u64) -> Vec<Ticket> {
         let mut started = Vec::new();
@@ -173,6 +196,7 @@ impl Model {
         loop {
             let could = (0..self.lines.len()).filter_map(|class| Some((class, head(self, class)?)));
             let Some((class, at)) = could.min_by_key(|&(class, _)| self.tags[class]) else { break };
+            self.put_oldest_first(class, at);
             let work = self.lines[class][at].work;
             if !self.fits(now, work) {
                 break;
@@ -230,13 +254,23 @@ struct Seen {
     rank: BTreeMap<Ticket, u64>,
     waiting: BTreeMap<Ticket, f64>,
     class: BTreeMap<Ticket, usize>,
+    kind: BTreeMap<Ticket, (u64, u8)>,
 }
 
 impl Seen {
-    /// With one pool for all nobody is skipped, so that who starts has overtaken all of its class that came
-    /// before and still wait.
-    fn start(&mut self, ticket: Ticket, order: Order) {
+    /// No older request of the same type, class and pool waits.
+    fn goes_in_order_of_arrival(&mut self, ticket: Ticket) {
         self.waiting.remove(&ticket);
+        let alike = |other: &Ticket| {
+            self.kind[other] == self.kind[&ticket] && self.class[other] == self.class[&ticket]
+        };
+        let older = self.waiting.keys().find(|&other| *other < ticket && alike(other));
+        assert_eq!(older, None, "an older request of its type waits");
+    }
+
+    /// With one pool for all no request is skipped. Until two exchange their places, a request that starts
+    /// has overtaken all of its class that came before and still wait.
+    fn start(&mut self, ticket: Ticket, order: Order) {
         let work = self.rank[&ticket];
         let class = self.class[&ticket];
         for (other, overtaken) in self.waiting.iter_mut().filter(|(other, _)| self.class[other] == class) {
@@ -304,8 +338,13 @@ impl World {
             setting,
             running: BTreeMap::new(),
             ranks: BTreeMap::new(),
+            exchanged: false,
         };
         Self { gate, model, seen: Seen::default(), now: 0, one_pool }
+    }
+
+    fn drifts(&self) -> bool {
+        self.model.setting.drifts && self.model.lines.len() == 1
     }
 
     fn apply(&mut self, op: &Op) {
@@ -322,6 +361,7 @@ impl World {
                 self.seen.work.insert(ticket, work);
                 self.seen.waiting.insert(ticket, 0.0);
                 self.seen.class.insert(ticket, class);
+                self.seen.kind.insert(ticket, (kind, pool));
                 let whose = (kind, pool as usize, class);
                 let rank = self.model.arrive(self.now, ticket, whose, (work, steady));
                 self.seen.rank.insert(ticket, rank);
@@ -350,6 +390,21 @@ impl World {
                 self.model.setting.totals[index as usize] = total;
                 self.gate.set_pool(now, pool(index), total);
             }
+            Op::Teach(kind, eighths) if self.drifts() => {
+                let took = COSTS[kind as usize] * MS * eighths / 8;
+                for _ in 0..100 {
+                    let its = Request {
+                        connection: Connection::Held,
+                        entry: Entry::Immediate,
+                        ..request(kind, 0, 0)
+                    };
+                    let ticket = self.gate.arrive(now, its);
+                    complete(&mut self.gate, self.now, ticket, took);
+                    assert_eq!(self.gate.poll(), Some(Action::Dispatch(ticket)), "it goes at once");
+                }
+                while self.gate.poll_event().is_some() {}
+            }
+            Op::Teach(..) => {}
             Op::Pass(nanos) => {
                 self.now += nanos;
                 self.gate.handle_timeout(Instant::from_nanos(self.now));
@@ -370,8 +425,9 @@ impl World {
         assert_eq!(started, expected, "who starts");
         while let Some(event) = self.gate.poll_event() {
             if let Event::Dispatched { ticket, work, .. } = event {
+                self.seen.goes_in_order_of_arrival(ticket);
                 assert_eq!(work.as_nanos(), self.seen.work[&ticket], "work is fixed at arrival");
-                if self.one_pool {
+                if self.one_pool && !self.model.exchanged {
                     self.seen.start(ticket, self.model.setting.order);
                 }
             }

@@ -21,6 +21,7 @@ use crate::request::{Connection, Entry};
 use crate::tickets::{Line, Place};
 use crate::time::Instant;
 use crate::without::Mechanism;
+use crate::work::Work;
 
 /// The request that is next in its line.
 pub(super) struct Head {
@@ -81,6 +82,7 @@ impl Gate {
     /// for too long back.
     pub(super) fn next_of(&mut self, class: u8) -> Turn {
         loop {
+            self.put_oldest_first(class);
             if let Some(slot) = self.patient(class) {
                 self.let_patient_go(slot);
                 return Turn::Starts(slot);
@@ -106,6 +108,18 @@ impl Gate {
                     }
                 },
             }
+        }
+    }
+
+    /// Lets the oldest request of each head's type be the head.
+    fn put_oldest_first(&mut self, class: u8) {
+        let (shorts, longs) = (self.connections.open_to_shorts(), self.connections.open_to_longs());
+        let waiter = |slot| self.tickets.waiter(slot);
+        let own = self.classes.at_mut(class);
+        let aside = self.contention.groups.iter_mut().flatten().map(|group| group.aside_mut(class));
+        for lines in [&mut own.lines, &mut own.late].into_iter().chain(aside) {
+            lines.short.put_oldest_first(shorts, waiter);
+            lines.long.put_oldest_first(longs, waiter);
         }
     }
 
@@ -321,6 +335,7 @@ impl Gate {
             work
         };
         let allowance = self.policy.order.allowance(work);
+        let waiter = self.tickets.waiter(slot);
         match line {
             Line::Nowhere => {}
             Line::Immediate => self.immediate.insert(slot, class, work.as_nanos(), 0),
@@ -332,12 +347,12 @@ impl Gate {
                 let is_late = self.is_late(slot);
                 let its = self.classes.at_mut(own);
                 if is_late {
-                    return its.late.short.insert(slot, class, work.as_nanos(), allowance);
+                    return its.late.short.insert(waiter, class, work.as_nanos(), allowance);
                 }
                 // Nobody stops behind one that varies: when it has been overtaken by that much it goes by
                 // itself.
                 let bound = if varies { UNBOUNDED } else { allowance };
-                its.lines.short.insert(slot, class, work.as_nanos(), bound);
+                its.lines.short.insert(waiter, class, work.as_nanos(), bound);
                 if varies {
                     let patience = its.patience.wait_among_shorts(slot, allowance);
                     self.tickets.at_mut(slot).patience = patience;
@@ -348,13 +363,14 @@ impl Gate {
                     self.clients.wait();
                 }
                 let among_longs = self.policy.order.allowance_among_longs(work);
+                let patience = self.patience_of(work);
                 let is_late = self.is_late(slot);
                 let its = self.classes.at_mut(own);
                 if is_late {
-                    return its.late.long.insert(slot, class, work.as_nanos(), among_longs);
+                    return its.late.long.insert(waiter, class, work.as_nanos(), among_longs);
                 }
-                self.tickets.at_mut(slot).patience = its.patience.wait(slot, allowance);
-                its.lines.long.insert(slot, class, work.as_nanos(), among_longs);
+                self.tickets.at_mut(slot).patience = its.patience.wait(slot, patience);
+                its.lines.long.insert(waiter, class, work.as_nanos(), among_longs);
             }
             Line::Type => self.tickets.append(&mut self.types.at_mut(kind).held_back, slot),
             Line::Aside(place) => {
@@ -362,16 +378,27 @@ impl Gate {
                     self.types.at_mut(kind).scouts.push(slot);
                 }
                 if let Some(group) = self.contention.group_mut(place) {
-                    group.aside_mut(own).short.insert(slot, class, work.as_nanos(), allowance);
+                    group.aside_mut(own).short.insert(waiter, class, work.as_nanos(), allowance);
                 }
             }
             Line::AsideLong(place) => {
                 if let Some(group) = self.contention.group_mut(place) {
                     let among_longs = self.policy.order.allowance_among_longs(work);
-                    group.aside_mut(own).long.insert(slot, class, work.as_nanos(), among_longs);
+                    group.aside_mut(own).long.insert(waiter, class, work.as_nanos(), among_longs);
                 }
             }
         }
+    }
+
+    /// After how much dispatched work of shorts a long goes first. The floor of aging is a time, in which the
+    /// service does as much for each request that it works on at once.
+    fn patience_of(&self, work: Work) -> u64 {
+        let order = self.policy.order;
+        let floor = match order.allowance(Work::ZERO) {
+            UNBOUNDED => return UNBOUNDED,
+            floor => floor / u64::from(self.policy.connections.max(1)) * u64::from(self.works_on()),
+        };
+        order.allowance_among_longs(work).max(floor)
     }
 
     /// Leaves its line, but not the queue.
@@ -382,14 +409,13 @@ impl Gate {
         };
         record.place = Place::Waiting(Line::Nowhere);
         let (kind, own, patience) = (record.kind, record.class, record.patience);
-        let is_late = self.is_late(slot);
+        let (is_late, waiter) = (self.is_late(slot), self.tickets.waiter(slot));
         match line {
             Line::Nowhere => {}
             Line::Immediate => self.immediate.remove(slot),
             Line::Short => {
                 let its = self.classes.at_mut(own);
-                let lines = if is_late { &mut its.late } else { &mut its.lines };
-                lines.short.remove(slot);
+                its.lines_of(is_late).short.remove(waiter);
                 its.patience.stop_waiting(slot, patience);
                 self.types.at_mut(kind).scouts.retain(|&scout| scout != slot);
             }
@@ -398,8 +424,7 @@ impl Gate {
                     self.clients.stop_waiting();
                 }
                 let its = self.classes.at_mut(own);
-                let lines = if is_late { &mut its.late } else { &mut its.lines };
-                lines.long.remove(slot);
+                its.lines_of(is_late).long.remove(waiter);
                 its.patience.stop_waiting(slot, patience);
             }
             Line::Type => self.tickets.unlink(&mut self.types.at_mut(kind).held_back, slot),

@@ -182,6 +182,25 @@ impl Sequence {
         }
     }
 
+    /// Lets two requests take each other's places.
+    pub(crate) fn swap(&mut self, one: u32, other: u32) {
+        if one == other {
+            return;
+        }
+        let homes = [one, other].map(|id| self.home.get(id as usize).copied().filter(|&node| node != NONE));
+        let [Some(one_home), Some(other_home)] = homes else { return };
+        let at = |line: &Self, id: u32, node: u32| {
+            let leaf = &line.leaves[node as usize];
+            leaf.id[..leaf.len].iter().position(|&each| each == id)
+        };
+        let (Some(one_at), Some(other_at)) = (at(self, one, one_home), at(self, other, other_home)) else {
+            return;
+        };
+        self.leaves[one_home as usize].id[one_at] = other;
+        self.leaves[other_home as usize].id[other_at] = one;
+        self.home.swap(one as usize, other as usize);
+    }
+
     /// Walks down to the leaf where a newcomer of this work stops, and charges all that is right of the
     /// path. Returns the leaf, the charges on its path, and whether the newcomer goes before all of it.
     fn descend(&mut self, work: u64, charge: u64) -> (u32, u64, bool) {

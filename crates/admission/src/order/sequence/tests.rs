@@ -72,6 +72,12 @@ fn compare_with_the_model(seed: u64, allowance: impl Fn(u64) -> u64) {
             line.insert(step, Class::pooled(pool(at)), work, allowance(work));
             model.insert(step, at, work, allowance(work));
             ids.push(step);
+        } else if next(&mut chance).is_multiple_of(8) {
+            let [one, other] = [0; 2].map(|_| ids[next(&mut chance) as usize % ids.len()]);
+            line.swap(one, other);
+            let at = |id| model.0.iter().position(|entry| entry.0 == id).unwrap();
+            let (one_at, other_at) = (at(one), at(other));
+            (model.0[one_at].0, model.0[other_at].0) = (other, one);
         } else {
             let id = ids.swap_remove(next(&mut chance) as usize % ids.len());
             line.remove(id);

@@ -206,8 +206,6 @@ pub struct Egress {
     clock: FairClock,
     opened: u64,
     grants: u64,
-    /// All bytes that were granted.
-    granted: u64,
     /// All bytes that wait.
     waiting: u64,
     /// When the uplink has sent what was given.
@@ -241,7 +239,6 @@ impl Egress {
             overdue: BTreeSet::new(),
             opened: 0,
             grants: 0,
-            granted: 0,
             waiting: 0,
             free: Instant::ZERO,
             owed: Owed::Order,
@@ -288,7 +285,6 @@ impl Egress {
         let record = self.streams.get(&stream)?;
         let bytes = record.waiting.min(u64::from(self.policy.quantum));
         self.grants += 1;
-        self.granted = self.granted.saturating_add(bytes);
         self.send(stream, bytes);
         self.pace(now, bytes);
         Some(Grant { stream, bytes })
@@ -297,11 +293,6 @@ impl Egress {
     /// Gives turns of at most `quantum` bytes at this rate from now on; `None`: as the shell asks.
     pub fn set_pace(&mut self, rate: Option<u64>, quantum: u32) {
         (self.policy.rate, self.policy.quantum) = (rate, quantum.max(1));
-    }
-
-    /// All bytes that were granted since the beginning.
-    pub fn granted(&self) -> u64 {
-        self.granted
     }
 
     /// What waits for its turn.

@@ -49,6 +49,8 @@ struct Bench {
     queue: VecDeque<(Stream, f64)>,
     /// The size, the beginning and the time of each response that is through.
     done: Vec<(u64, Instant, f64)>,
+    /// All bytes that were granted.
+    granted: u64,
 }
 
 fn quantum(rate: Option<u64>) -> u32 {
@@ -79,6 +81,7 @@ impl Bench {
             flows: Vec::new(),
             queue: VecDeque::new(),
             done: Vec::new(),
+            granted: 0,
         }
     }
 
@@ -99,6 +102,7 @@ impl Bench {
         }
         while let Some(grant) = self.egress.next(self.now) {
             let flow = self.flows.iter_mut().find(|flow| flow.stream == grant.stream).unwrap();
+            self.granted += grant.bytes;
             flow.held -= grant.bytes;
             flow.left -= grant.bytes;
             // Packets have heads.
@@ -156,7 +160,7 @@ impl Bench {
             };
             flow.line.read(self.now, reading, shared, &mut standing);
         }
-        self.finder.observe(self.now, self.egress.granted(), standing, self.egress.backlog().bytes);
+        self.finder.observe(self.now, self.granted, standing, self.egress.backlog().bytes);
         let pace = self.finder.pace();
         self.egress.set_pace(pace, quantum(pace));
     }
@@ -208,11 +212,24 @@ fn small_responses_are_as_fast_as_with_the_known_rate_and_large_ones_too_whateve
 }
 
 #[test]
+fn packets_that_wait_for_a_delayed_acknowledgment_are_no_queue() {
+    let now = Instant::from_nanos(1_000_000_000);
+    let standing = |unacked| {
+        let (mut line, mut queue) = (Line::new(now), KernelQueue::default());
+        let (idle, trip) = (Duration::from_millis(10), STEP);
+        let reading = Reading { unsent: 0, unacked, packet: PACKET, acked: 1, idle, trip };
+        line.read(now, reading, Duration::from_secs(1), &mut queue);
+        queue.bytes
+    };
+    assert_eq!((standing(2), standing(3)), (0, 3 * PACKET));
+}
+
+#[test]
 fn no_more_is_granted_than_the_rate_that_is_set() {
     let mut bench = Bench::new(Way::Found(Some(LINK as u64)), 1e9);
     bench.serve(Duration::from_secs(10), 5);
     assert_eq!(bench.finder.rate(), Some(LINK as u64));
-    let granted = bench.egress.granted() as f64;
+    let granted = bench.granted as f64;
     assert!((9.8..10.1).contains(&(granted / LINK)), "{granted}");
 }
 

@@ -1,5 +1,6 @@
 //! What the gate wants the shell to do.
 
+use crate::obstacle::Obstacle;
 use crate::request::Ticket;
 
 /// One thing to do, from [`crate::Gate::poll`].
@@ -8,7 +9,22 @@ pub enum Action {
     /// Send the request upstream. It is charged from now on.
     Dispatch(Ticket),
     /// Refuse the request. Its ticket has ended.
-    Reject(Ticket, Reason),
+    Reject(Ticket, Refused),
+}
+
+/// A refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The rule that refused the request.
+    pub reason: Reason,
+    /// What kept the request from starting, as far as it is known.
+    pub obstacle: Option<Obstacle>,
+}
+
+impl From<Reason> for Refused {
+    fn from(reason: Reason) -> Self {
+        Self { reason, obstacle: None }
+    }
 }
 
 /// Why a request was refused.
@@ -33,6 +49,11 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Whether a request is refused because of what others have to wait for as well.
+    pub const fn is_of_the_queue(self) -> bool {
+        matches!(self, Self::QueueFull | Self::QueueTimeout | Self::QueueDelay | Self::Target)
+    }
+
     /// Its name in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -34,7 +34,7 @@ mod watch;
 
 use alloc::collections::{BTreeSet, VecDeque};
 
-use crate::action::{Action, Reason};
+use crate::action::{Action, Reason, Refused};
 use crate::capacity::Room;
 use crate::classes::Classes;
 use crate::clients::Clients;
@@ -101,7 +101,8 @@ pub struct Gate {
     to_be_late: BTreeSet<(Instant, u32)>,
     /// Since when clients of requests in flight think.
     idle: BTreeSet<(Instant, u32)>,
-    suspended: usize,
+    /// Since when clients of suspended requests think.
+    suspended: BTreeSet<(Instant, u32)>,
     /// Requests in flight whose clients have left.
     left: usize,
     actions: VecDeque<Action>,
@@ -142,7 +143,7 @@ impl Gate {
             scouts: BTreeSet::new(),
             to_be_late: BTreeSet::new(),
             idle: BTreeSet::new(),
-            suspended: 0,
+            suspended: BTreeSet::new(),
             left: 0,
             actions: VecDeque::new(),
             events: VecDeque::new(),
@@ -272,8 +273,7 @@ impl Gate {
         self.wake(slot);
         self.run(slot);
         self.set_thinking(slot, false);
-        if self.tickets.at(slot).suspended {
-            self.unsuspend(slot);
+        if core::mem::replace(&mut self.tickets.at_mut(slot).suspended, false) {
             self.join_group(slot);
             self.reseat(slot);
             self.report(Event::Resumed { ticket });
@@ -474,7 +474,8 @@ impl Gate {
         if let (Reason::Target | Reason::OverShare, Some(found)) = (reason, self.room.found()) {
             found.control().refuse(now);
         }
-        self.actions.push_back(Action::Reject(ticket, reason));
+        let obstacle = self.obstacle_of(slot);
+        self.actions.push_back(Action::Reject(ticket, Refused { reason, obstacle }));
         if record_waits(self.tickets.at(slot).place) {
             self.stop_waiting(slot);
         }
@@ -504,9 +505,7 @@ impl Gate {
         self.ledger.off(self.pace.reading(), &mut record.meter);
         let (kind, pool) = (record.kind, record.request.pool);
         let gives_back = record.request.connection == Connection::Needed && !record.pinned;
-        if record.suspended {
-            self.unsuspend(slot);
-        }
+        record.suspended = false;
         self.set_thinking(slot, false);
         self.leave_group(slot);
         if self.tickets.at(slot).seated {

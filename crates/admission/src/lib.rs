@@ -38,7 +38,7 @@ mod types;
 mod without;
 mod work;
 
-pub use action::{Action, Reason};
+pub use action::{Action, Reason, Refused};
 pub use egress::{
     Backlog, Cutoffs, Egress, EgressOrder, EgressPolicy, Ending, Grant, KernelQueue, Line, RateFinder,
     Reading, Size, Stream,
@@ -50,7 +50,7 @@ pub use goals::{
     Statistic,
 };
 pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};
-pub use obstacle::Obstacle;
+pub use obstacle::{Obstacle, Silent};
 pub use outside::{Control, ControlMaker, Maker, Refuse, RefuseMaker, Sample};
 pub use pace::Parallelism;
 pub use policy::{

@@ -1,5 +1,7 @@
 //! What a waiting request waits for.
 
+use crate::time::Instant;
+
 /// What keeps a waiting request from starting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
@@ -51,4 +53,13 @@ impl Obstacle {
             Self::Turn => "turn",
         }
     }
+}
+
+/// Connections that are held for clients that think within their transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silent {
+    /// How many.
+    pub connections: u32,
+    /// Since when the first of these clients thinks.
+    pub since: Instant,
 }

@@ -3,8 +3,8 @@
 mod shell;
 
 use admission::{
-    Connection, Cost, Duration, EVENTS_MAX, Entry, Event, Gate, Instant, Lane, LongLimit, Order, Outcome,
-    Policy, PolicyError, Reason, Request, RequestType,
+    Connection, Cost, Duration, EVENTS_MAX, Entry, Event, Gate, Instant, Lane, LongLimit, Obstacle, Order,
+    Outcome, Policy, PolicyError, Reason, Refused, Request, RequestType,
 };
 use shell::{MS, Shell, ms, paper, policy, pool, request};
 
@@ -526,7 +526,8 @@ fn immediate_requests_that_wait_are_bounded() {
     }
     assert_eq!(gate.poll(), None);
     let ticket = gate.arrive(Instant::ZERO, immediate(ONE));
-    assert_eq!(gate.poll(), Some(admission::Action::Reject(ticket, Reason::QueueFull)));
+    let full = Refused { reason: Reason::QueueFull, obstacle: Some(Obstacle::Connections) };
+    assert_eq!(gate.poll(), Some(admission::Action::Reject(ticket, full)));
 }
 
 #[test]
@@ -547,20 +548,21 @@ fn requests_of_one_type_do_not_overtake_one_another_when_their_estimate_wanders(
 }
 
 #[test]
-fn an_estimate_that_halves_while_requests_wait_changes_their_order() {
+fn a_type_that_becomes_faster_goes_earlier_and_in_order_of_arrival() {
     let order = Order::ShortestFirst { aging: None, floor: ms(0) };
     let mut shell = Shell::new(paper(200, order));
     shell.teach(1, 100 * MS, 5);
+    shell.teach(2, 50 * MS, 5);
     let running = [shell.arrive(1), shell.arrive(1)];
-    let first = shell.arrive(1);
-    let second = shell.arrive(1);
+    let (first, other) = (shell.arrive(1), shell.arrive(2));
     for _ in 0..40 {
         // A service that has become ten times as fast, seen by requests that never wait.
         let ticket = shell.send(Request { entry: Entry::Immediate, ..request(1) });
         shell.succeed(ticket, 10 * MS);
     }
-    let third = shell.arrive(1);
+    let second = shell.arrive(1);
     shell.succeed(running[0], 100 * MS);
-    assert!(shell.is_dispatched(third) && !shell.is_dispatched(second));
-    let _ = first;
+    assert!(shell.is_dispatched(first), "the first of the type takes the place that the second was given");
+    assert!(!shell.is_dispatched(second));
+    assert!(!shell.is_dispatched(other), "the type goes before the other one");
 }

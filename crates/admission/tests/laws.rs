@@ -13,8 +13,8 @@ mod outside;
 
 use admission::{
     Action, Capacity, ClassId, ClientId, Completion, Connection, Contention, Cost, Duration, Entry, Event,
-    Gate, Instant, Lane, Mechanism, Outcome, Pin, Policy, PoolId, PoolSet, Reason, Rejection, Request,
-    RequestType, ServiceClass, Snapshot, Ticket, Turns, Work,
+    Gate, Instant, Lane, Mechanism, Outcome, Pin, Policy, PoolId, PoolSet, Reason, Refused, Rejection,
+    Request, RequestType, ServiceClass, Snapshot, Ticket, Turns, Work,
 };
 use history::{MS, check, pool};
 use operations::{CLIENTS, KINDS, Op, POOLS, a_policy, op};
@@ -367,7 +367,7 @@ impl World {
         }
         while let Some(action) = self.gate.poll() {
             self.trace.push(format!("{} {action:?}", self.now));
-            if let Action::Reject(ticket, reason) = action {
+            if let Action::Reject(ticket, Refused { reason, .. }) = action {
                 assert!(self.may_refuse(reason), "{reason:?} under another rule");
                 self.refused = Some((ticket, reason));
                 assert!(!self.alive.remove(&ticket).expect("alive").in_flight);

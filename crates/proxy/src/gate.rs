@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use admission::{
     Action, ClassId, ClientId, Completion, Instant, Lane, Learned, LearnedType, Outcome, Pin, Policy, PoolId,
-    PoolSet, Queued, Reason, Request, RequestType, ServiceClass, Snapshot, Ticket, Turns,
+    PoolSet, Queued, Reason, Refused, Request, RequestType, ServiceClass, Silent, Snapshot, Ticket, Turns,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -52,7 +52,7 @@ const NEVER: u64 = u64::MAX;
 const UNUSED: Completion = Completion { outcome: Outcome::Canceled, upstream_time: Duration::ZERO };
 
 /// The gate's answer to a request that waited.
-type Verdict = Result<(), Reason>;
+type Verdict = Result<(), Refused>;
 
 struct Inner {
     gate: Decider,
@@ -83,7 +83,7 @@ pub(crate) enum Arrival {
     /// Wait for it.
     Waiting(Waiting),
     /// Refused, with its number for `gatekeeper why`.
-    Rejected(Reason, u64),
+    Rejected(Refused, u64),
 }
 
 impl Driver {
@@ -173,7 +173,7 @@ impl Driver {
         wakes.send(&self.name, &self.lanes);
         match (own, waiting) {
             (Some(Ok(())), _) => Arrival::Dispatched(Permit::new(Arc::clone(self), ticket)),
-            (Some(Err(reason)), _) => Arrival::Rejected(reason, ticket.sequence()),
+            (Some(Err(refused)), _) => Arrival::Rejected(refused, ticket.sequence()),
             (None, Some(verdict)) => {
                 Arrival::Waiting(Waiting { driver: Arc::clone(self), ticket, verdict, ended: false })
             }
@@ -248,6 +248,12 @@ impl Driver {
             gate.handle_timeout(now);
             gate.brief()
         })
+    }
+
+    /// What the words about a refusal are made of.
+    pub(crate) fn facts(&self) -> (Instant, Snapshot, Option<Silent>) {
+        let inner = self.inner.lock();
+        (self.clock.now(), inner.gate.brief(), inner.gate.gate().silent())
     }
 
     /// When a client that is refused now may try again.
@@ -419,7 +425,7 @@ impl Inner {
         while let Some(action) = self.gate.poll() {
             let (ticket, verdict) = match action {
                 Action::Dispatch(ticket) => (ticket, Ok(())),
-                Action::Reject(ticket, reason) => (ticket, Err(reason)),
+                Action::Reject(ticket, refused) => (ticket, Err(refused)),
             };
             if Some(ticket) == own {
                 found = Some(verdict);
@@ -461,7 +467,7 @@ impl Wakes {
     }
 }
 
-/// A queued request. Resolves to a permit or to the reason of its refusal; leaves the queue when dropped.
+/// A queued request. Resolves to a permit or to its refusal; leaves the queue when dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     driver: Arc<Driver>,
@@ -478,13 +484,13 @@ impl Waiting {
 }
 
 impl Future for Waiting {
-    type Output = Result<Permit, Reason>;
+    type Output = Result<Permit, Refused>;
 
     fn poll(mut self: StdPin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         StdPin::new(&mut self.verdict).poll(context).map(|verdict| {
             self.ended = true;
             // The sender is dropped unused only with the driver, which we hold.
-            let verdict = verdict.unwrap_or(Err(Reason::QueueTimeout));
+            let verdict = verdict.unwrap_or(Err(Reason::QueueTimeout.into()));
             verdict.map(|()| Permit::new(Arc::clone(&self.driver), self.ticket))
         })
     }

@@ -2,6 +2,7 @@
 
 pub mod admin;
 mod asking;
+mod cause;
 mod classes;
 mod clock;
 pub mod command;

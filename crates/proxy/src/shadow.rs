@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use admission::{
     Action, ClientId, Completion, Connection, Event, Gate, Instant, Lane, Learned, Outcome, Policy, PoolId,
-    Queued, Reason, Request, RequestType, Snapshot, Ticket, Work,
+    Queued, Reason, Refused, Request, RequestType, Snapshot, Ticket, Work,
 };
 
 /// The most steps kept for one request that waits in the shadow, and so the most of its pauses.
@@ -322,7 +322,7 @@ impl Shadow {
         while let Some(action) = self.gate.poll() {
             match action {
                 Action::Dispatch(ticket) => self.dispatch(now, ticket),
-                Action::Reject(ticket, reason) => {
+                Action::Reject(ticket, Refused { reason, .. }) => {
                     if self.forget(ticket).is_some_and(|life| !life.has_ended) {
                         self.refused.insert(ticket, reason);
                     }

@@ -240,7 +240,8 @@ impl Why {
     pub(crate) fn look(&mut self, now: Instant, gate: &Gate) {
         self.looked = now;
         let waiting = gate.queue(LOOKED_AT);
-        let thinking = if waiting.is_empty() { 0 } else { gate.held_by_thinking() };
+        let silent = if waiting.is_empty() { None } else { gate.silent() };
+        let thinking = silent.map_or(0, |silent| silent.connections);
         for queued in waiting {
             let obstacle = gate.obstacle(queued.ticket);
             let Some(story) = self.present_mut(queued.ticket) else { continue };

@@ -13,7 +13,7 @@ mod clients;
 
 use admission::{
     Action, ClientId, Completion, Connection, Duration, Entry, Event, Gate, Instant, Outcome as Ended,
-    Policy, PoolId, Reason, Request, Snapshot, Ticket, Work,
+    Policy, PoolId, Reason, Refused, Request, Snapshot, Ticket, Work,
 };
 
 use crate::agenda::{Agenda, Due};
@@ -266,7 +266,7 @@ impl<'a, O: Observer> Engine<'a, O> {
             while let Some(action) = self.gate.poll() {
                 match action {
                     Action::Dispatch(ticket) => self.dispatch(self.at_gate[ticket.sequence() as usize]),
-                    Action::Reject(ticket, reason) => {
+                    Action::Reject(ticket, Refused { reason, .. }) => {
                         self.reject(self.at_gate[ticket.sequence() as usize], reason);
                     }
                 }

@@ -104,30 +104,24 @@ impl Gate {
 
     /// Suspends a request in flight.
     pub(super) fn give_work_back(&mut self, slot: u32) {
-        self.stop_clocks(slot);
-        self.watch_age_no_more(slot);
-        self.wake(slot);
-        let record = self.tickets.at_mut(slot);
-        if record.suspended {
+        if self.tickets.at(slot).suspended {
             return;
         }
-        record.suspended = true;
+        self.stop_clocks(slot);
+        self.watch_age_no_more(slot);
+        let since = self.tickets.at(slot).idle_since.get().unwrap_or(self.now);
+        self.wake(slot);
+        self.suspended.insert((since, slot));
+        let record = self.tickets.at_mut(slot);
+        (record.suspended, record.idle_since) = (true, Alarm::at(since));
         self.ledger.off(self.pace.reading(), &mut record.meter);
         let kind = record.kind;
-        self.suspended += 1;
         self.set_thinking(slot, true);
         self.leave_group(slot);
         self.reseat(slot);
         let ticket = self.tickets.ticket(slot);
         self.report(Event::Suspended { ticket });
         self.send_scout(kind);
-    }
-
-    /// A suspended request isn't any more.
-    pub(super) fn unsuspend(&mut self, slot: u32) {
-        let record = self.tickets.at_mut(slot);
-        record.suspended = false;
-        self.suspended -= 1;
     }
 
     /// Notes whether the client thinks. A request of an unknown type whose client does shows nothing of its
@@ -238,6 +232,7 @@ impl Gate {
     pub(super) fn wake(&mut self, slot: u32) {
         if let Some(since) = self.tickets.at_mut(slot).idle_since.take() {
             self.idle.remove(&(since, slot));
+            self.suspended.remove(&(since, slot));
         }
     }
 

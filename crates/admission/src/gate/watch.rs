@@ -6,7 +6,7 @@ use core::cmp::Reverse;
 
 use super::Gate;
 use crate::event::Lane;
-use crate::obstacle::Obstacle;
+use crate::obstacle::{Obstacle, Silent};
 use crate::pace::Parallelism;
 use crate::request::{Connection, PoolSet, RequestType, Ticket};
 use crate::snapshot::{Queued, Snapshot, TypeSnapshot};
@@ -46,7 +46,7 @@ impl Gate {
             stalled: self.stalls.is_stalled(self.now),
             late: self.classes.late(),
             in_flight: self.tickets.len() - queued,
-            suspended: self.suspended,
+            suspended: self.suspended.len(),
             left: self.left,
             long_in_flight: self.lanes.in_flight(),
             long_limit: self.lanes.limit(),
@@ -151,13 +151,21 @@ impl Gate {
 
     /// What keeps a request from starting now; `None` for one that doesn't wait.
     pub fn obstacle(&self, ticket: Ticket) -> Option<Obstacle> {
-        let slot = self.tickets.find(ticket)?;
+        self.obstacle_of(self.tickets.find(ticket)?)
+    }
+
+    /// What keeps a request from starting, or keeps it from joining its line.
+    pub(super) fn obstacle_of(&self, slot: u32) -> Option<Obstacle> {
         let record = self.tickets.at(slot);
-        let Place::Waiting(line) = record.place else { return None };
+        let line = match record.place {
+            Place::InFlight => return None,
+            Place::Waiting(Line::Nowhere) => self.line_of(slot),
+            Place::Waiting(line) => line,
+        };
         let is_paused = self.connections.paused().contains(record.request.pool);
         let is_long = matches!(line, Line::Long | Line::AsideLong(_));
         let open = if is_long { self.connections.open_to_longs() } else { self.connections.open_to_shorts() };
-        let full = Some(match line {
+        Some(match line {
             Line::Immediate => Obstacle::Connections,
             _ if is_paused => Obstacle::Paused,
             Line::Type => Obstacle::Scout,
@@ -168,14 +176,15 @@ impl Gate {
             _ if self.full_group_of(slot).is_some() => Obstacle::Group,
             _ if self.yields(record.class) || self.others_could_start(record.class) => Obstacle::Class,
             _ => Obstacle::Turn,
-        });
-        full.filter(|_| line != Line::Nowhere)
+        })
     }
 
-    /// How many connections are held for clients that think within their transactions.
-    pub fn held_by_thinking(&self) -> u32 {
+    /// The connections that are held for clients that think within their transactions, if there are any.
+    pub fn silent(&self) -> Option<Silent> {
         let holds = |&slot: &u32| self.tickets.at(slot).request.connection == Connection::Needed;
-        let idle = self.idle.iter().filter(|(_, slot)| holds(slot)).count();
-        u32::try_from(idle + self.suspended).unwrap_or(u32::MAX)
+        let all = self.suspended.iter().chain(&self.idle);
+        let holders = all.filter(|(_, slot)| holds(slot)).map(|&(since, _)| since);
+        let since = holders.clone().min()?;
+        Some(Silent { connections: u32::try_from(holders.count()).unwrap_or(u32::MAX), since })
     }
 }

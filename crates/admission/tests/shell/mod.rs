@@ -127,7 +127,7 @@ impl Shell {
         while let Some(action) = self.gate.poll() {
             match action {
                 Action::Dispatch(ticket) => self.dispatched.push(ticket),
-                Action::Reject(ticket, reason) => self.rejected.push((ticket, reason)),
+                Action::Reject(ticket, refused) => self.rejected.push((ticket, refused.reason)),
             }
         }
         while let Some(event) = self.gate.poll_event() {

@@ -352,7 +352,7 @@ async fn pass(
     let origin = Origin { trace: trace.and_then(NonZeroU128::new), session: None, turn };
     let permit = match gate.driver.arrive(asked, origin, || classified.name.clone()) {
         Arrival::Dispatched(permit) => permit,
-        Arrival::Rejected(reason, number) => return Err(rejected(&gate.driver, reason, number).into()),
+        Arrival::Rejected(refused, number) => return Err(rejected(&gate.driver, refused, number).into()),
         Arrival::Waiting(waiting) => {
             // Large, and not needed by a request that needn't wait.
             Box::pin(wait(gate, waiting, request.body_mut(), Ahead::unless(expects))).await?
@@ -443,7 +443,7 @@ async fn wait(gate: &Gate, waiting: Waiting, body: &mut ToService, ahead: Ahead)
     let number = waiting.number();
     tokio::select! {
         biased;
-        verdict = waiting => verdict.map_err(|reason| rejected(&gate.driver, reason, number).into()),
+        verdict = waiting => verdict.map_err(|refused| rejected(&gate.driver, refused, number).into()),
         broken = reading => match broken {
             Ok(never) => match never {},
             Err(broken) => Err(broken.into()),

@@ -21,7 +21,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use admission::Reason;
+use admission::{Reason, Refused};
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
@@ -106,9 +106,9 @@ pub(crate) struct Again {
 }
 
 /// A refusal by the gate, with when another try may be worth it: not all at once.
-pub(crate) fn rejected(driver: &Driver, reason: Reason, number: u64) -> Refusal {
+pub(crate) fn rejected(driver: &Driver, refused: Refused, number: u64) -> Refusal {
     let after = driver.retry_after().mul_f64(rand::random_range(1.0..1.5));
-    Refusal::Rejected(reason, Again { after, id: format!("{}/{number}", driver.name()) })
+    Refusal::Rejected(refused.reason, Again { after, id: format!("{}/{number}", driver.name()) })
 }
 
 /// What a refusal has to fit.

@@ -234,15 +234,15 @@ impl Upload {
                             inner.stage = Stage::Asks(waiting);
                             continue;
                         }
-                        Arrival::Rejected(reason, number) => {
-                            return Poll::Ready(Err(rejected(&self.driver, reason, number)));
+                        Arrival::Rejected(refused, number) => {
+                            return Poll::Ready(Err(rejected(&self.driver, refused, number)));
                         }
                     }
                 }
                 Stage::Asks(mut waiting) => match Pin::new(&mut waiting).poll(context) {
                     Poll::Ready(Ok(permit)) => permit,
-                    Poll::Ready(Err(reason)) => {
-                        return Poll::Ready(Err(rejected(&self.driver, reason, waiting.number())));
+                    Poll::Ready(Err(refused)) => {
+                        return Poll::Ready(Err(rejected(&self.driver, refused, waiting.number())));
                     }
                     Poll::Pending => {
                         inner.stage = Stage::Asks(waiting);

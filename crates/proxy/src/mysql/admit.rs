@@ -128,13 +128,13 @@ impl Session {
             entry: self.kept.as_ref().map_or(Entry::Queued, |kept| kept.entry),
             deadline: None,
         };
-        let rejected = |reason| Refusal::rejected(&driver, reason);
+        let rejected = |refused| Refusal::rejected(&driver, refused);
         let session = Some(self.place.id.into());
         let origin = Origin { trace: analysis.trace, session, turn: session };
         let of_type = (analysis.type_hash, &*analysis.label);
         match driver.arrive(request, origin, || type_name(&database, of_type, explicit)) {
             Arrival::Dispatched(permit) => self.permit = Some(permit),
-            Arrival::Rejected(reason, _) => return Ok(Err(rejected(reason))),
+            Arrival::Rejected(refused, _) => return Ok(Err(rejected(refused))),
             Arrival::Waiting(waiting) => {
                 let since = self.note(Activity::Queued).await.1;
                 let verdict = self.wait(waiting).await;
@@ -147,7 +147,7 @@ impl Session {
                         return Ok(Err(Refusal::canceled_in_queue()));
                     }
                     Ok(Ok(permit)) => self.permit = Some(permit),
-                    Ok(Err(reason)) => return Ok(Err(rejected(reason))),
+                    Ok(Err(refused)) => return Ok(Err(rejected(refused))),
                     Err(Interrupted::Canceled) => return Ok(Err(Refusal::canceled_in_queue())),
                     Err(Interrupted::Left) => return Err(Lost::Closed),
                     Err(Interrupted::Ending) => return Ok(Err(Refusal::draining())),
@@ -327,7 +327,7 @@ impl Session {
                 );
                 Ok(())
             }
-            Err(reason) => Err(Refusal::rejected(&self.shared.driver, reason)),
+            Err(reason) => Err(Refusal::rejected(&self.shared.driver, reason.into())),
         }
     }
 

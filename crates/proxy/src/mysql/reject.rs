@@ -20,11 +20,12 @@
 //! | a command of the console fails | 1227, 1064, 1193, 1461, 1053 or 1105 | the session lives on |
 //! | a KILL that can't be translated | 1235, 42000 | the session lives on |
 
-use admission::{PoolSet, Reason};
+use admission::{Reason, Refused};
 use bytes::BytesMut;
 use wire::mysql::answer::{ErrPacket, write_error};
 use wire::mysql::codec::Sequence;
 
+use crate::cause::Cause;
 use crate::console::Failure;
 use crate::gate::Driver;
 
@@ -51,12 +52,11 @@ impl Refusal {
     }
 
     /// Refused by the gate.
-    pub(super) fn rejected(driver: &Driver, reason: Reason) -> Self {
+    pub(super) fn rejected(driver: &Driver, refused: Refused) -> Self {
         let gate = driver.name();
-        let why = match reason {
-            _ if driver.paused() != PoolSet::NONE && reason != Reason::PinnedMax => {
-                "an operator has paused requests"
-            }
+        let cause = driver.cause(refused);
+        let why = match refused.reason {
+            _ if cause == Some(Cause::Paused) => "an operator has paused requests",
             Reason::QueueFull => "the queue is full (queue_max)",
             Reason::QueueTimeout => "it waited for queue_timeout",
             Reason::Deadline => "its deadline passed in the queue",
@@ -66,8 +66,11 @@ impl Refusal {
             Reason::OverShare => "its service class has more than its share",
             Reason::PinnedMax => "it needs a connection of its own, and no more may be kept (pinned_max)",
         };
-        let message =
+        let mut message =
             format!("gatekeeper {gate:?}: overloaded, the statement was not run: {why}; try it again");
+        if let Some(cause) = cause.filter(|cause| *cause != Cause::Paused) {
+            message = format!("{message}. {cause}");
+        }
         Self::new(1205, *b"HY000", message)
     }
 

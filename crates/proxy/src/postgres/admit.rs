@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{Connection, Entry, Reason, Request, RequestType};
+use admission::{Connection, Entry, Refused, Request, RequestType};
 use wire::postgres::backend::{self, Status};
 use wire::sql::Touches;
 
@@ -119,8 +119,8 @@ impl Session {
         let origin = Origin { trace: analysis.trace, session, turn: session };
         match driver.arrive(request, origin, || self.state.type_name(analysis, explicit)) {
             Arrival::Dispatched(permit) => self.state.permit = Some(permit),
-            Arrival::Rejected(reason, _) => {
-                let refusal = self.rejected(reason, Duration::ZERO, Some(request.request_type));
+            Arrival::Rejected(refused, _) => {
+                let refusal = self.rejected(refused, Duration::ZERO);
                 return Err(self.refuse(&refusal, synced));
             }
             Arrival::Waiting(waiting) => {
@@ -139,9 +139,7 @@ impl Session {
                 return Err(match verdict {
                     Err(interrupted) => self.interrupted(interrupted, synced).await,
                     Ok(verdict) => {
-                        let refusal = verdict
-                            .err()
-                            .map(|reason| self.rejected(reason, waited, Some(request.request_type)));
+                        let refusal = verdict.err().map(|refused| self.rejected(refused, waited));
                         self.refuse(&refusal.unwrap_or_else(Refusal::not_sent), synced)
                     }
                 });
@@ -163,17 +161,11 @@ impl Session {
         }
     }
 
-    /// A refusal; of a request of this type it says what it has waited for.
-    pub(super) fn rejected(
-        &self,
-        reason: Reason,
-        waited: Duration,
-        request_type: Option<RequestType>,
-    ) -> Refusal {
-        let shared = &self.shared;
-        let cause = |of| shared.causes.of(shared, &self.place.card.identity.database, of);
-        let times = (waited, shared.driver.retry_after());
-        Refusal::rejected(&self.state.gate, reason, times, request_type.and_then(cause))
+    /// The error for a refused request.
+    pub(super) fn rejected(&self, refused: Refused, waited: Duration) -> Refusal {
+        let driver = &self.shared.driver;
+        let times = (waited, driver.retry_after());
+        Refusal::rejected(&self.state.gate, refused.reason, times, driver.cause(refused))
     }
 
     /// Waits for the session's turn, and watches the client, which may cancel or leave.

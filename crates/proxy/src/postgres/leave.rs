@@ -324,7 +324,7 @@ impl Session {
             return Flow::Continue;
         }
         let Err(reason) = self.state.pin() else { return Flow::Continue };
-        self.rejected(reason, Duration::ZERO, None).write(&mut self.client.output);
+        self.rejected(reason.into(), Duration::ZERO).write(&mut self.client.output);
         self.client.flush().await;
         Flow::Close
     }

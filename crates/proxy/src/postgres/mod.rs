@@ -46,7 +46,6 @@ pub mod auth;
 mod batch;
 mod book;
 pub(crate) mod cancel;
-mod cause;
 pub(crate) mod ceiling;
 mod channel;
 mod classify;
@@ -299,7 +298,6 @@ pub(crate) struct Shared {
     /// How many of each user and database are.
     crowds: crowds::Crowds,
     /// What refused requests waited for.
-    causes: cause::Causes,
     /// The sessions that are connected.
     roster: Arc<roster::Roster>,
     /// What each database was asked for.
@@ -349,7 +347,6 @@ impl Shared {
             clients: Quota::new(settings.max_clients),
             visitors: Quota::new(VISITORS_MAX),
             crowds: crowds::Crowds::default(),
-            causes: cause::Causes::default(),
             roster: Arc::default(),
             stats: Stats::default(),
             ceiling: ceiling::Ceiling::default(),

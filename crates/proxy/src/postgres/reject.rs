@@ -12,7 +12,6 @@
 //! | a message or a number of statements beyond our bounds | `54000` | the session ends / lives on |
 
 use std::borrow::Cow;
-use std::fmt;
 use std::time::Duration;
 
 use admission::Reason;
@@ -21,31 +20,10 @@ use wire::postgres::backend::{Error, Severity, write_error, write_notice};
 use wire::postgres::frontend::bind_counts;
 use wire::postgres::{Fault, ProtocolError};
 
-use super::cause::Cause;
 use super::roster::Ends;
 use super::server::QueryError;
 use super::transaction::Left;
-
-/// The sentence about a cause that a client gets behind the reason.
-impl fmt::Display for Cause {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Paused => formatter.write_str("An operator has paused requests."),
-            Self::LongLane { most } => write!(formatter, "At most {most} long requests run at once."),
-            Self::Silent { held, connections, longest } => write!(
-                formatter,
-                "All {connections} server connections are in use; idle transactions hold {held} of them, the oldest for \
-                 {:.1} s.",
-                longest.as_secs_f64()
-            ),
-            Self::Requests { most } => write!(formatter, "At most {most} requests run at once (capacity)."),
-            Self::Work => formatter.write_str("As much work is in flight as the capacity allows."),
-            Self::Connections { connections } => {
-                write!(formatter, "All {connections} server connections are busy.")
-            }
-        }
-    }
-}
+use crate::cause::Cause;
 
 /// What helps against a cause beside another try, if it isn't the load.
 const fn advice(cause: Cause) -> Option<&'static str> {
@@ -56,7 +34,12 @@ const fn advice(cause: Cause) -> Option<&'static str> {
         Cause::Silent { .. } => Some(
             "If they stay idle, end transactions sooner, bound their pauses (idle_transaction_timeout), or give the gate more connections.",
         ),
-        Cause::Paused | Cause::Requests { .. } | Cause::Work | Cause::Connections { .. } => None,
+        Cause::Paused
+        | Cause::Stall
+        | Cause::Group
+        | Cause::Requests { .. }
+        | Cause::Work
+        | Cause::Connections { .. } => None,
     }
 }
 
@@ -110,10 +93,6 @@ impl Refusal {
         cause: Option<Cause>,
     ) -> Self {
         let waited = waited.as_secs_f64();
-        // Others have reasons of their own.
-        let cause = cause.filter(|_| {
-            matches!(reason, Reason::QueueFull | Reason::QueueTimeout | Reason::QueueDelay | Reason::Target)
-        });
         let mut detail = match reason {
             Reason::QueueFull => "The queue is full (queue_max).".to_owned(),
             Reason::QueueTimeout => format!("It waited for {waited:.3} s (queue_timeout)."),

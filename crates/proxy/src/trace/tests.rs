@@ -1,6 +1,6 @@
 //! What is written of a gate is read again, and what is broken is said.
 
-use admission::{Connection, Entry as Admission, Policy, Request};
+use admission::{Connection, Entry as Admission, Policy, Refused, Request};
 
 use super::*;
 use crate::gate::{Arrival, Driver};
@@ -225,7 +225,7 @@ fn recorded(path: &std::path::Path, bytes_max: u64, full: Full, requests: u64) {
             // There is room for one, and for none that waits.
             assert!(matches!(
                 driver.arrive(request(2), Origin::default(), || name(2)),
-                Arrival::Rejected(Reason::QueueFull, _)
+                Arrival::Rejected(Refused { reason: Reason::QueueFull, .. }, _)
             ));
         }
         permit.complete(Outcome::Success, Duration::from_micros(number));

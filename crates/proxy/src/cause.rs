@@ -1,0 +1,79 @@
+//! What a refused request has waited for, in words for its client.
+
+use std::fmt;
+use std::time::Duration;
+
+use admission::{Obstacle, Refused};
+
+use crate::gate::Driver;
+
+/// What a request has waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// An operator holds up its database.
+    Paused,
+    /// The service answers nothing.
+    Stall,
+    /// The long lane is full.
+    LongLane { most: u32 },
+    /// Its type contends with others.
+    Group,
+    /// All server connections are in use, and transactions whose clients are silent hold some.
+    Silent { held: u32, connections: u32, longest: Duration },
+    /// The limit that a controller sets on requests is reached.
+    Requests { most: u32 },
+    /// The limit on work in flight is reached.
+    Work,
+    /// All server connections are in use.
+    Connections { connections: u32 },
+}
+
+impl Driver {
+    /// What a refused request has waited for, unless its refusal has nothing to do with that.
+    pub(crate) fn cause(&self, refused: Refused) -> Option<Cause> {
+        let obstacle = refused.obstacle.filter(|_| refused.reason.is_of_the_queue())?;
+        let (now, snapshot, silent) = self.facts();
+        let connections = snapshot.connections;
+        Some(match obstacle {
+            Obstacle::Paused => Cause::Paused,
+            Obstacle::Stall => Cause::Stall,
+            Obstacle::LongLane => Cause::LongLane { most: snapshot.long_limit? },
+            Obstacle::Group => Cause::Group,
+            Obstacle::Capacity => {
+                snapshot.capacity_found.map_or(Cause::Work, |most| Cause::Requests { most })
+            }
+            Obstacle::Connections => match silent {
+                Some(silent) => {
+                    Cause::Silent { held: silent.connections, connections, longest: now.since(silent.since) }
+                }
+                None => Cause::Connections { connections },
+            },
+            // Where requests only take turns, the reason says enough.
+            Obstacle::Class | Obstacle::Scout | Obstacle::Turn => return None,
+        })
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused => formatter.write_str("An operator has paused requests."),
+            Self::Stall => formatter.write_str("The service answers no request."),
+            Self::LongLane { most } => write!(formatter, "At most {most} long requests run at once."),
+            Self::Group => {
+                formatter.write_str("It contends with others for locks, and as many of these run as do well.")
+            }
+            Self::Silent { held, connections, longest } => write!(
+                formatter,
+                "All {connections} server connections are in use; idle transactions hold {held} of them, the oldest for \
+                 {:.1} s.",
+                longest.as_secs_f64()
+            ),
+            Self::Requests { most } => write!(formatter, "At most {most} requests run at once (capacity)."),
+            Self::Work => formatter.write_str("As much work is in flight as the capacity allows."),
+            Self::Connections { connections } => {
+                write!(formatter, "All {connections} server connections are busy.")
+            }
+        }
+    }
+}

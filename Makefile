@@ -27,6 +27,7 @@ built := $(or $(CARGO_TARGET_DIR),target)/release
 
 demo:
 	scripts/setup postgresql
+	@echo 'Building for release: some ten minutes on two cores the first time.'
 	cargo build --release --locked -p gatekeeper -p bench
 	$(built)/bench demo
 

@@ -6,6 +6,8 @@ use crate::table::paragraph;
 const BAR: usize = 40;
 /// Columns of a curve.
 const CURVE: usize = 44;
+/// Columns of a name and of the space behind it.
+const NAME: usize = 16;
 /// What a curve is drawn with, from nothing to the most.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -21,7 +23,7 @@ pub(crate) fn bars(title: &str, show: impl Fn(f64) -> String, rows: &[(&str, f64
     let mut text = format!("  {title}\n");
     for &(name, value) in rows {
         let columns = (value / most * BAR as f64).round().max(1.0) as usize;
-        text += &format!("    {name:<11}{} {}\n", "█".repeat(columns), show(value));
+        text += &format!("    {name:<NAME$}{} {}\n", "█".repeat(columns), show(value));
     }
     text
 }
@@ -48,7 +50,7 @@ pub(crate) fn curves(title: &str, show: impl Fn(f64) -> String, rows: &[(&str, V
             })
             .collect();
         let peak = values.iter().copied().filter(finite).fold(0.0, f64::max);
-        text += &format!("    {name:<11}{line}  at most {}\n", show(peak));
+        text += &format!("    {name:<NAME$}{line}  at most {}\n", show(peak));
     }
     text
 }

@@ -215,7 +215,7 @@ for (const id of parts.keys()) watch.observe($(id));
 let drawn = -Infinity;
 let drawnAll = -Infinity;
 
-// Draws what is due: all of it where somebody has asked, or the verdict is another one.
+// Draws what is due. A click or another verdict draws the whole page.
 function draw(isAsked = false) {
   const gate = gateNow();
   const now = performance.now();

@@ -92,7 +92,7 @@ export class TypesTable {
       else cell.removeAttribute("aria-sort");
     });
     const [all, compare] = this.found(gate);
-    // Rows stay where they are while somebody points at them.
+    // Rows stay where they are while the pointer is over them.
     const isHeld = (this.isHeld || this.body.contains(document.activeElement)) && !isAsked && this.rows.size > 0;
     if (isHeld) {
       for (const row of all) if (this.rows.has(row.type.id)) this.fill(this.rows.get(row.type.id), row, gate);

@@ -11,7 +11,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bench::postgres::{PrivateServer, Stop};
@@ -58,8 +58,11 @@ fn gate(server: &PrivateServer, name: &str, settings: &[&str]) -> Gate {
 /// Sends a statement again and again, from so many sessions.
 async fn load(server: &PrivateServer, gate: &Gate, clients: usize, statement: &'static str) -> JoinSet<()> {
     let mut load = JoinSet::new();
+    let mut all = Vec::new();
     for _ in 0..clients {
-        let client = session(server, gate).await;
+        all.push(session(server, gate).await);
+    }
+    for client in all {
         load.spawn(async move {
             loop {
                 if client.batch_execute(statement).await.is_err() {
@@ -83,29 +86,40 @@ async fn conflict(first: &Client, second: &Client) {
 }
 
 /// Lets a process run for a part of the time only, as a quota does, until this is dropped.
-struct Starved(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
+struct Starved {
+    ends: Arc<AtomicBool>,
+    /// For how many microseconds the process runs in each turn.
+    runs: Arc<AtomicU64>,
+    turns: Option<std::thread::JoinHandle<()>>,
+}
 
 impl Starved {
     fn new(gate: &Gate) -> Self {
         let pid = process(gate);
-        let ends = Arc::new(AtomicBool::new(false));
-        let is_over = Arc::clone(&ends);
+        let (ends, runs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(5_000)));
+        let (is_over, part) = (Arc::clone(&ends), Arc::clone(&runs));
         let turns = std::thread::spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 kill_process(pid, Signal::STOP).expect("it runs");
                 std::thread::sleep(Duration::from_millis(45));
                 kill_process(pid, Signal::CONT).expect("it runs");
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(Duration::from_micros(part.load(Ordering::Relaxed)));
             }
         });
-        Self(ends, Some(turns))
+        Self { ends, runs, turns: Some(turns) }
+    }
+
+    /// Takes a thousandth of what is left: a fast machine does much in little time.
+    fn take_more(&self) {
+        let left = self.runs.load(Ordering::Relaxed);
+        self.runs.store((left - left / 1_000).max(500), Ordering::Relaxed);
     }
 }
 
 impl Drop for Starved {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-        let _ = self.1.take().map(std::thread::JoinHandle::join);
+        self.ends.store(true, Ordering::Relaxed);
+        let _ = self.turns.take().map(std::thread::JoinHandle::join);
     }
 }
 
@@ -225,9 +239,9 @@ async fn of_load(mut scene: Scene, slow: &Gate, late: &Gate) -> Scene {
     let crowd = load(&scene.server, slow, 6, "SELECT pg_sleep(0.4)").await;
     scene.fires("GatekeeperQueueSlow", &slow.admin_address(), async || ()).await;
     drop(crowd);
-    let crowd = load(&scene.server, late, 150, "SELECT 1").await;
+    let crowd = load(&scene.server, late, 400, "SELECT 1").await;
     let starved = Starved::new(late);
-    scene.fires("GatekeeperLate", &late.admin_address(), async || ()).await;
+    scene.fires("GatekeeperLate", &late.admin_address(), async || starved.take_more()).await;
     drop((starved, crowd));
     scene
 }

@@ -21,7 +21,6 @@ use crate::request::{Connection, Entry};
 use crate::tickets::{Line, Place};
 use crate::time::Instant;
 use crate::without::Mechanism;
-use crate::work::Work;
 
 /// The request that is next in its line.
 pub(super) struct Head {
@@ -363,13 +362,12 @@ impl Gate {
                     self.clients.wait();
                 }
                 let among_longs = self.policy.order.allowance_among_longs(work);
-                let patience = self.patience_of(work);
                 let is_late = self.is_late(slot);
                 let its = self.classes.at_mut(own);
                 if is_late {
                     return its.late.long.insert(waiter, class, work.as_nanos(), among_longs);
                 }
-                self.tickets.at_mut(slot).patience = its.patience.wait(slot, patience);
+                self.tickets.at_mut(slot).patience = its.patience.wait(slot, allowance);
                 its.lines.long.insert(waiter, class, work.as_nanos(), among_longs);
             }
             Line::Type => self.tickets.append(&mut self.types.at_mut(kind).held_back, slot),
@@ -388,17 +386,6 @@ impl Gate {
                 }
             }
         }
-    }
-
-    /// After how much dispatched work of shorts a long goes first. The floor of aging is a time, in which the
-    /// service does as much for each request that it works on at once.
-    fn patience_of(&self, work: Work) -> u64 {
-        let order = self.policy.order;
-        let floor = match order.allowance(Work::ZERO) {
-            UNBOUNDED => return UNBOUNDED,
-            floor => floor / u64::from(self.policy.connections.max(1)) * u64::from(self.works_on()),
-        };
-        order.allowance_among_longs(work).max(floor)
     }
 
     /// Leaves its line, but not the queue.

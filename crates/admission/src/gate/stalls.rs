@@ -136,7 +136,7 @@ impl Gate {
     }
 
     /// On how many the service works at once, as far as that is known.
-    pub(super) fn works_on(&self) -> u32 {
+    fn works_on(&self) -> u32 {
         self.lanes.width.found().or_else(|| self.pace.works_on()).unwrap_or(1)
     }
 

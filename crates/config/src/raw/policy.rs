@@ -86,7 +86,7 @@ pub(super) const POLICY: &[Field] = &[
         form: Form::Any,
         takes: "a duration from 0",
         default: Value("\"1s\""),
-        doc: "How long overtaking may delay any waiting request, however short it is. In work that is this time multiplied by `connections`; for a request in the long lane, by the number of requests that the service works on at once.",
+        doc: "How long overtaking may delay any waiting request, however short it is. In work that is this time multiplied by `connections`.",
         reason: "Without it a bound of a few milliseconds would turn the order into FIFO in overload. A second is what people notice.",
         reloadable: true,
     },

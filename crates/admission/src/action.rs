@@ -49,11 +49,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether a request is refused because of what others have to wait for as well.
-    pub const fn is_of_the_queue(self) -> bool {
-        matches!(self, Self::QueueFull | Self::QueueTimeout | Self::QueueDelay | Self::Target)
-    }
-
     /// Its name in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -37,7 +37,7 @@ use alloc::vec::Vec;
 use crate::action::Reason;
 use crate::goals::{Promised, Standing};
 use crate::lanes::Patience;
-use crate::order::Queue;
+use crate::order::Sequence;
 use crate::policy::{ServiceClass, Turns, Weight};
 use crate::request::ClassId;
 use crate::snapshot::ClassSnapshot;
@@ -57,14 +57,14 @@ pub(crate) const DEFAULT: u8 = 0;
 /// Two lines of waiting requests: those that pass freely, and those that share the long lane.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    pub(crate) short: Queue,
-    pub(crate) long: Queue,
+    pub(crate) short: Sequence,
+    pub(crate) long: Sequence,
 }
 
 impl Lines {
     /// Two empty lines.
     pub(crate) fn new() -> Self {
-        Self { short: Queue::new(), long: Queue::new() }
+        Self { short: Sequence::new(), long: Sequence::new() }
     }
 
     /// How many wait in both.

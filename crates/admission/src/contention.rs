@@ -336,7 +336,7 @@ impl Contention {
         let all = self.all.count;
         for place in 0..GROUPS_MAX {
             let Some(group) = &mut self.groups[place] else { continue };
-            let own: u32 = group.kinds.iter().map(|&(kind, _)| types.at(kind).queued).sum();
+            let own: u32 = group.kinds.iter().map(|&(kind, _)| types.at(kind).waiting.len()).sum();
             let (was_comparing, ended) = (group.is_comparing(), group.bound().map_or(0, Bound::ended));
             let settles = group.formed && now.since(group.began) < SETTLED;
             let held = settles || capacity_compares || compares && !was_comparing;
@@ -419,7 +419,7 @@ impl Contention {
         // A group of all types is none: how many of all may be in flight is the capacity's.
         let is_left = |kind: u32| {
             let known = types.at(kind);
-            !suspects.contains(&kind) && (known.queued > 0 || !known.in_flight.is_empty())
+            !suspects.contains(&kind) && (!known.waiting.is_empty() || !known.in_flight.is_empty())
         };
         if !types.kinds().any(is_left) {
             return None;

@@ -243,7 +243,7 @@ impl Gate {
         let ahead = match line {
             Line::Short if self.policy.order.is_fifo() => lines.short.len(),
             Line::Long if self.policy.order.is_fifo() => lines.long.len(),
-            _ => self.types.at(record.kind).queued as usize,
+            _ => self.types.at(record.kind).waiting.len() as usize,
         };
         let own = Duration::from_nanos(record.meter.work.as_nanos());
         self.refusal.is_hopeless(now, deadline, self.classes.ahead(record.class, ahead), own)

@@ -5,11 +5,9 @@
 //! floor: max(X·w, floor), where X = 0 ignores the floor. Pure shortest first: without bound.
 
 mod class;
-mod queue;
 mod sequence;
 
 pub(crate) use class::{Class, ClassSet};
-pub(crate) use queue::{Alike, Queue, Waiter};
 pub(crate) use sequence::{ALLOWANCE_MAX, Sequence, UNBOUNDED};
 
 use crate::policy::Order;

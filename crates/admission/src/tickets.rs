@@ -2,14 +2,13 @@
 //!
 //! A slab: a ticket names its slot and carries a number that is never used twice, so that a ticket that has
 //! ended finds nothing. Each record has two pairs of links: one for the list of those of its class that
-//! wait (in order of arrival), one for its type's list (those that wait for their type to become known, or
-//! those in flight; never both).
+//! wait (in order of arrival), one for its type's list (those that wait, or those in
+//! flight; never both).
 
 use alloc::vec::Vec;
 
 use crate::ledger::Meter;
-use crate::order::{Alike, Class, Waiter};
-use crate::request::{Connection, Request, Ticket};
+use crate::request::{Request, Ticket};
 use crate::time::Instant;
 
 const NONE: u32 = u32::MAX;
@@ -271,16 +270,6 @@ impl Tickets {
         (record.sequence == ticket.sequence).then_some(ticket.slot)
     }
 
-    /// How a record stands in a line.
-    pub(crate) fn waiter(&self, slot: u32) -> Waiter {
-        let Record { kind, sequence, request, .. } = self.at(slot);
-        let connection = match request.connection {
-            Connection::Held => Class::held(request.pool),
-            Connection::Needed => Class::pooled(request.pool),
-        };
-        Waiter { alike: Alike { kind: *kind, connection }, sequence: *sequence, slot }
-    }
-
     /// The ticket of a record.
     pub(crate) fn ticket(&self, slot: u32) -> Ticket {
         Ticket { sequence: self.at(slot).sequence, slot }
@@ -348,15 +337,15 @@ impl Tickets {
         (before != NONE).then_some(before)
     }
 
+    /// The slots of a list, in its order.
+    pub(crate) fn walk(&self, list: &List) -> impl Iterator<Item = u32> + '_ {
+        let list = *list;
+        core::iter::successors(list.first(), move |&slot| self.after(&list, slot))
+    }
+
     /// All slots of a list, in its order.
     pub(crate) fn all(&self, list: &List) -> Vec<u32> {
-        let mut slots = Vec::with_capacity(list.len as usize);
-        let mut next = list.first();
-        while let Some(slot) = next {
-            slots.push(slot);
-            next = self.after(list, slot);
-        }
-        slots
+        self.walk(list).collect()
     }
 }
 

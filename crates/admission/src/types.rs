@@ -53,12 +53,10 @@ pub(crate) struct Type {
     pub(crate) in_flight: List,
     /// How many of those have a client that thinks.
     pub(crate) thinking: u32,
-    /// While the type is unknown: its requests that wait for a scout's result.
-    pub(crate) held_back: List,
+    /// Its requests that wait, in order of arrival.
+    pub(crate) waiting: List,
     /// While the type is unknown: its scouts that wait among the shorts, at most one of each class.
     pub(crate) scouts: Vec<u32>,
-    /// How many of its requests wait.
-    pub(crate) queued: u32,
     /// The work by which its waiting requests are put in order.
     pub(crate) rank: Work,
     /// Whether it contends with others, as far as that is known.
@@ -86,9 +84,8 @@ impl Type {
             overdue: Growing::default(),
             in_flight: List::new(Through::Type),
             thinking: 0,
-            held_back: List::new(Through::Type),
+            waiting: List::new(Through::Type),
             scouts: Vec::new(),
-            queued: 0,
             rank: Work::ZERO,
             contends: Contends::default(),
             did: (0.0, 0),
@@ -133,7 +130,7 @@ impl Type {
         let work = self.estimate.rank().unwrap_or(work);
         let (rank, work_now) = (self.rank.as_nanos(), work.as_nanos());
         let has_moved = work_now >= rank.saturating_mul(2) || work_now <= rank / 2;
-        if self.queued <= 1 || has_moved {
+        if self.waiting.len() <= 1 || has_moved {
             self.rank = work;
         }
         self.rank
@@ -166,7 +163,7 @@ impl Type {
     }
 
     fn is_idle(&self) -> bool {
-        self.queued == 0 && self.in_flight.is_empty()
+        self.waiting.is_empty() && self.in_flight.is_empty()
     }
 }
 

@@ -174,11 +174,16 @@ impl Model {
         rank
     }
 
-    /// Gives a place to the oldest request of its type and pool. Rank and allowance stay with the place.
+    /// Gives a place to the oldest request of its type and pool, if that is among the type's first 64. Rank
+    /// and allowance stay with the place.
     fn put_oldest_first(&mut self, class: usize, at: usize) {
+        let Waiting { kind, pool, .. } = self.lines[class][at];
+        let mut of_type: Vec<_> = self.lines.iter().flatten().filter(|it| it.kind == kind).collect();
+        of_type.sort_by_key(|it| it.ticket);
+        let looked_at: Vec<_> = of_type.iter().take(64).map(|it| it.ticket).collect();
         let line = &mut self.lines[class];
-        let alike = |other: &usize| (line[*other].kind, line[*other].pool) == (line[at].kind, line[at].pool);
-        let oldest = (at..line.len()).filter(alike).min_by_key(|&other| line[other].ticket).expect("itself");
+        let is_alike = |&other: &usize| line[other].pool == pool && looked_at.contains(&line[other].ticket);
+        let oldest = (at..line.len()).filter(is_alike).min_by_key(|&other| line[other].ticket).unwrap_or(at);
         if oldest != at {
             self.exchanged = true;
             let (left, right) = line.split_at_mut(oldest);

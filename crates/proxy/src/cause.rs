@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use admission::{Obstacle, Refused};
+use admission::{Obstacle, Reason, Refused};
 
 use crate::gate::Driver;
 
@@ -31,7 +31,11 @@ pub(crate) enum Cause {
 impl Driver {
     /// What a refused request has waited for, unless its refusal has nothing to do with that.
     pub(crate) fn cause(&self, refused: Refused) -> Option<Cause> {
-        let obstacle = refused.obstacle.filter(|_| refused.reason.is_of_the_queue())?;
+        let is_of_the_queue = matches!(
+            refused.reason,
+            Reason::QueueFull | Reason::QueueTimeout | Reason::QueueDelay | Reason::Target
+        );
+        let obstacle = refused.obstacle.filter(|_| is_of_the_queue)?;
         let (now, snapshot, silent) = self.facts();
         let connections = snapshot.connections;
         Some(match obstacle {

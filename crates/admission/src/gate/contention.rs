@@ -55,10 +55,10 @@ impl Gate {
 
     /// One that is aside leaves the group's line.
     pub(super) fn leave_aside(&mut self, slot: u32, place: u8) {
-        let (class, waiter) = (self.tickets.at(slot).class, self.tickets.waiter(slot));
+        let class = self.tickets.at(slot).class;
         let Some(group) = self.contention.group_mut(place) else { return };
-        group.aside_mut(class).short.remove(waiter);
-        group.aside_mut(class).long.remove(waiter);
+        group.aside_mut(class).short.remove(slot);
+        group.aside_mut(class).long.remove(slot);
         if group.is_released() && group.waiting() == 0 {
             self.contention.groups[usize::from(place)] = None;
         }

@@ -18,9 +18,13 @@ use crate::capacity::Move;
 use crate::event::{Event, Lane};
 use crate::order::{Class, UNBOUNDED};
 use crate::request::{Connection, Entry};
-use crate::tickets::{Line, Place};
+use crate::tickets::{Line, Place, Record};
 use crate::time::Instant;
 use crate::without::Mechanism;
+
+/// The most requests of a type, in order of arrival, among which the oldest that may take a place is looked
+/// for. Those before it wait in another line, or for another pool.
+const LOOKED_AT: usize = 64;
 
 /// The request that is next in its line.
 pub(super) struct Head {
@@ -110,15 +114,23 @@ impl Gate {
         }
     }
 
-    /// Lets the oldest request of each head's type be the head.
+    /// Lets the oldest request of each head's type be the head: a place belongs to the type. A type that
+    /// becomes faster gives newcomers places before older requests.
     fn put_oldest_first(&mut self, class: u8) {
         let (shorts, longs) = (self.connections.open_to_shorts(), self.connections.open_to_longs());
-        let waiter = |slot| self.tickets.waiter(slot);
+        let (tickets, types) = (&self.tickets, &self.types);
         let own = self.classes.at_mut(class);
         let aside = self.contention.groups.iter_mut().flatten().map(|group| group.aside_mut(class));
         for lines in [&mut own.lines, &mut own.late].into_iter().chain(aside) {
-            lines.short.put_oldest_first(shorts, waiter);
-            lines.long.put_oldest_first(longs, waiter);
+            for (line, open) in [(&mut lines.short, shorts), (&mut lines.long, longs)] {
+                let Some(head) = line.first(open) else { continue };
+                let of_type = &types.at(tickets.at(head).kind).waiting;
+                let needs = |slot| (tickets.at(slot).request.pool, tickets.at(slot).request.connection);
+                let is_alike = |&other: &u32| line.contains(other) && needs(other) == needs(head);
+                if let Some(oldest) = tickets.walk(of_type).take(LOOKED_AT).find(is_alike) {
+                    line.swap(head, oldest);
+                }
+            }
         }
     }
 
@@ -295,21 +307,19 @@ impl Gate {
         if line != Line::Immediate {
             self.deadlines.wait(slot, deadline);
         }
-        self.types.at_mut(kind).queued += 1;
+        self.tickets.append(&mut self.types.at_mut(kind).waiting, slot);
         self.join(slot, line);
     }
 
     /// One that waits leaves the queue.
     pub(super) fn stop_waiting(&mut self, slot: u32) {
         self.leave(slot);
-        let class = self.tickets.at(slot).class;
+        let Record { class, kind, request, .. } = *self.tickets.at(slot);
         self.tickets.unlink(&mut self.classes.at_mut(class).waiting, slot);
+        self.tickets.unlink(&mut self.types.at_mut(kind).waiting, slot);
         self.classes.stop_waiting(class);
-        let record = self.tickets.at(slot);
-        self.refusal.leave(self.now, record.request.request_type);
-        let (kind, deadline) = (record.kind, record.request.deadline);
-        self.deadlines.stop_waiting(slot, deadline);
-        self.types.at_mut(kind).queued -= 1;
+        self.refusal.leave(self.now, request.request_type);
+        self.deadlines.stop_waiting(slot, request.deadline);
     }
 
     /// Another rule for refusing knows of nobody yet.
@@ -334,9 +344,8 @@ impl Gate {
             work
         };
         let allowance = self.policy.order.allowance(work);
-        let waiter = self.tickets.waiter(slot);
         match line {
-            Line::Nowhere => {}
+            Line::Nowhere | Line::Type => {}
             Line::Immediate => self.immediate.insert(slot, class, work.as_nanos(), 0),
             Line::Short => {
                 if self.is_unknown(kind) {
@@ -346,12 +355,12 @@ impl Gate {
                 let is_late = self.is_late(slot);
                 let its = self.classes.at_mut(own);
                 if is_late {
-                    return its.late.short.insert(waiter, class, work.as_nanos(), allowance);
+                    return its.late.short.insert(slot, class, work.as_nanos(), allowance);
                 }
                 // Nobody stops behind one that varies: when it has been overtaken by that much it goes by
                 // itself.
                 let bound = if varies { UNBOUNDED } else { allowance };
-                its.lines.short.insert(waiter, class, work.as_nanos(), bound);
+                its.lines.short.insert(slot, class, work.as_nanos(), bound);
                 if varies {
                     let patience = its.patience.wait_among_shorts(slot, allowance);
                     self.tickets.at_mut(slot).patience = patience;
@@ -365,24 +374,23 @@ impl Gate {
                 let is_late = self.is_late(slot);
                 let its = self.classes.at_mut(own);
                 if is_late {
-                    return its.late.long.insert(waiter, class, work.as_nanos(), among_longs);
+                    return its.late.long.insert(slot, class, work.as_nanos(), among_longs);
                 }
                 self.tickets.at_mut(slot).patience = its.patience.wait(slot, allowance);
-                its.lines.long.insert(waiter, class, work.as_nanos(), among_longs);
+                its.lines.long.insert(slot, class, work.as_nanos(), among_longs);
             }
-            Line::Type => self.tickets.append(&mut self.types.at_mut(kind).held_back, slot),
             Line::Aside(place) => {
                 if self.is_unknown(kind) {
                     self.types.at_mut(kind).scouts.push(slot);
                 }
                 if let Some(group) = self.contention.group_mut(place) {
-                    group.aside_mut(own).short.insert(waiter, class, work.as_nanos(), allowance);
+                    group.aside_mut(own).short.insert(slot, class, work.as_nanos(), allowance);
                 }
             }
             Line::AsideLong(place) => {
                 if let Some(group) = self.contention.group_mut(place) {
                     let among_longs = self.policy.order.allowance_among_longs(work);
-                    group.aside_mut(own).long.insert(waiter, class, work.as_nanos(), among_longs);
+                    group.aside_mut(own).long.insert(slot, class, work.as_nanos(), among_longs);
                 }
             }
         }
@@ -396,13 +404,13 @@ impl Gate {
         };
         record.place = Place::Waiting(Line::Nowhere);
         let (kind, own, patience) = (record.kind, record.class, record.patience);
-        let (is_late, waiter) = (self.is_late(slot), self.tickets.waiter(slot));
+        let is_late = self.is_late(slot);
         match line {
-            Line::Nowhere => {}
+            Line::Nowhere | Line::Type => {}
             Line::Immediate => self.immediate.remove(slot),
             Line::Short => {
                 let its = self.classes.at_mut(own);
-                its.lines_of(is_late).short.remove(waiter);
+                its.lines_of(is_late).short.remove(slot);
                 its.patience.stop_waiting(slot, patience);
                 self.types.at_mut(kind).scouts.retain(|&scout| scout != slot);
             }
@@ -411,10 +419,9 @@ impl Gate {
                     self.clients.stop_waiting();
                 }
                 let its = self.classes.at_mut(own);
-                its.lines_of(is_late).long.remove(waiter);
+                its.lines_of(is_late).long.remove(slot);
                 its.patience.stop_waiting(slot, patience);
             }
-            Line::Type => self.tickets.unlink(&mut self.types.at_mut(kind).held_back, slot),
             Line::Aside(place) | Line::AsideLong(place) => {
                 self.leave_aside(slot, place);
                 self.types.at_mut(kind).scouts.retain(|&scout| scout != slot);

@@ -77,8 +77,7 @@ impl Gate {
             return None;
         }
         let waiting = &self.classes.at(class).waiting;
-        let firsts = core::iter::successors(waiting.first(), |&slot| self.tickets.after(waiting, slot));
-        firsts.take(LOOK).find(|&slot| {
+        self.tickets.walk(waiting).take(LOOK).find(|&slot| {
             let record = self.tickets.at(slot);
             let Place::Waiting(line @ (Line::Short | Line::Long)) = record.place else { return false };
             let open = if is_long(line) {

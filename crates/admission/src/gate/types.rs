@@ -7,6 +7,8 @@
 //! type's lane in order of arrival, and only then is their work fixed. Later changes of the lane don't move
 //! those that wait; those in flight count anew.
 
+use alloc::vec::Vec;
+
 use super::Gate;
 use crate::event::{Event, Lane};
 use crate::lanes::Readings;
@@ -22,10 +24,10 @@ use crate::work::Work;
 /// A type has changed when its requests in flight raise its expected work by this factor.
 const OUTLIVED: u64 = 2;
 
-/// The most requests held back that are searched for one of a class without a scout. A request of such a
-/// class becomes a scout when it arrives. So only requests that a failed scout leaves behind are searched
-/// for.
-const HELD_BACK_LOOKED_AT: usize = 64;
+/// The most waiting requests of a type that are searched for one of a class without a scout. A request of
+/// such a class becomes a scout when it arrives. So only requests that a failed scout leaves behind are
+/// searched for.
+const LOOKED_AT: usize = 64;
 
 impl Gate {
     /// The expected work of a request of this type, if it arrived now.
@@ -199,9 +201,8 @@ impl Gate {
     /// The type is known: those that waited for that join the line of its lane.
     fn let_go(&mut self, work: Work, kind: u32) {
         let known = self.types.at(kind);
-        let mut slots = known.scouts.clone();
-        slots.extend(self.tickets.all(&known.held_back));
-        slots.sort_unstable_by_key(|&slot| self.tickets.at(slot).sequence);
+        let waits_for_it = |slot: &u32| known.scouts.contains(slot) || self.is_held_back(*slot);
+        let slots: Vec<u32> = self.tickets.walk(&known.waiting).filter(waits_for_it).collect();
         for slot in slots {
             self.leave(slot);
             self.tickets.at_mut(slot).meter.work = work;
@@ -213,7 +214,7 @@ impl Gate {
     /// If a type is still unknown and its scout is gone, the next one goes.
     pub(super) fn send_scout(&mut self, kind: u32) {
         let known = self.types.at(kind);
-        if known.lane != Lane::Unknown || known.held_back.is_empty() {
+        if known.lane != Lane::Unknown {
             return;
         }
         while let Some(slot) = self.next_scout(kind) {
@@ -231,15 +232,12 @@ impl Gate {
         if known.is_out() {
             return None;
         }
-        let mut next = known.held_back.first();
-        for _ in 0..if self.classes.is_one() { 1 } else { HELD_BACK_LOOKED_AT } {
-            let slot = next?;
-            if !self.has_scout(slot) {
-                return Some(slot);
-            }
-            next = self.tickets.after(&known.held_back, slot);
-        }
-        None
+        let mut firsts = self.tickets.walk(&known.waiting).take(LOOKED_AT);
+        firsts.find(|&slot| self.is_held_back(slot) && !self.has_scout(slot))
+    }
+
+    fn is_held_back(&self, slot: u32) -> bool {
+        self.tickets.at(slot).place == Place::Waiting(Line::Type)
     }
 
     /// All that wait join their lines anew, in order of arrival.

@@ -1,4 +1,4 @@
-//! What an operator sees of a gate and does with it: who waits, who is in flight, and holding both up.
+//! What an operator sees of a gate and does with it: which requests wait, which are in flight, and holding both up.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -75,7 +75,7 @@ impl Gate {
     /// `other` only if it was ever used.
     fn snapshot_of(&self, kind: u32) -> Option<TypeSnapshot> {
         let known = self.types.at(kind);
-        let used = known.estimate.is_known() || known.queued > 0 || !known.in_flight.is_empty();
+        let used = known.estimate.is_known() || !known.waiting.is_empty() || !known.in_flight.is_empty();
         (known.key.is_some() || used).then(|| TypeSnapshot {
             request_type: known.key,
             lane: known.lane,
@@ -85,7 +85,7 @@ impl Gate {
             modes: known.modes.told(self.pace.unit()),
             samples: known.estimate.samples(),
             in_flight: known.in_flight.len(),
-            queued: known.queued,
+            queued: known.waiting.len(),
             target: known.key.and_then(|key| self.refusal.target_of(key)),
         })
     }

@@ -160,13 +160,8 @@ impl Sequence {
 
     /// Takes a request out, wherever it stands.
     pub(crate) fn remove(&mut self, id: u32) {
-        let Some(node) = self.home.get(id as usize).copied().filter(|&node| node != NONE) else {
-            return;
-        };
+        let Some((node, at)) = self.place_of(id) else { return };
         let leaf = &mut self.leaves[node as usize];
-        let Some(at) = leaf.id[..leaf.len].iter().position(|&other| other == id) else {
-            return;
-        };
         leaf.close_gap(at);
         let (left, parent) = (leaf.len, leaf.parent);
         self.home[id as usize] = NONE;
@@ -182,23 +177,25 @@ impl Sequence {
         }
     }
 
+    /// Whether a request is in the line.
+    pub(crate) fn contains(&self, id: u32) -> bool {
+        self.home.get(id as usize).is_some_and(|&node| node != NONE)
+    }
+
+    /// The leaf of a request, and its place there.
+    fn place_of(&self, id: u32) -> Option<(u32, usize)> {
+        let node = self.home.get(id as usize).copied().filter(|&node| node != NONE)?;
+        let leaf = &self.leaves[node as usize];
+        Some((node, leaf.id[..leaf.len].iter().position(|&other| other == id)?))
+    }
+
     /// Lets two requests take each other's places.
     pub(crate) fn swap(&mut self, one: u32, other: u32) {
-        if one == other {
-            return;
+        if let (Some((left, left_at)), Some((right, right_at))) = (self.place_of(one), self.place_of(other)) {
+            self.leaves[left as usize].id[left_at] = other;
+            self.leaves[right as usize].id[right_at] = one;
+            self.home.swap(one as usize, other as usize);
         }
-        let homes = [one, other].map(|id| self.home.get(id as usize).copied().filter(|&node| node != NONE));
-        let [Some(one_home), Some(other_home)] = homes else { return };
-        let at = |line: &Self, id: u32, node: u32| {
-            let leaf = &line.leaves[node as usize];
-            leaf.id[..leaf.len].iter().position(|&each| each == id)
-        };
-        let (Some(one_at), Some(other_at)) = (at(self, one, one_home), at(self, other, other_home)) else {
-            return;
-        };
-        self.leaves[one_home as usize].id[one_at] = other;
-        self.leaves[other_home as usize].id[other_at] = one;
-        self.home.swap(one as usize, other as usize);
     }
 
     /// Walks down to the leaf where a newcomer of this work stops, and charges all that is right of the

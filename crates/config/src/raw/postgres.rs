@@ -56,7 +56,7 @@ pub const POSTGRES: &[Field] = &[
         takes: "a duration, or `\"none\"`",
         default: Value("\"none\""),
         doc: "After how long a wait a client hears that its request still waits, as a `NOTICE` that `psql` prints.",
-        reason: "A person who waits at a terminal wants to know; a program may treat a notice as an error.",
+        reason: "At a terminal the notice tells that nothing is broken; a program may treat a notice as an error.",
         reloadable: true,
     },
     Field {

@@ -1,4 +1,4 @@
-//! The admission decisions of Gatekeeper: what a request costs, which waits, which goes next, which is refused.
+//! The admission decisions of Gatekeeper: what a request costs, which waits, goes next, or is refused.
 //!
 //! Everything here is deterministic. Time is an argument, chance comes from a seed, and nothing does I/O,
 //! so that the same [`Gate`] runs under the proxy's clock and under a simulator's.

@@ -1,4 +1,4 @@
-//! A service that stands still, in the gate: which requests wait for it to go on, and which come after newcomers then.
+//! A service that stands still, in the gate: which requests wait for it, and which come after newcomers then.
 //!
 //! A request that arrived before a certain one is late. The lines of a class are there twice, and a late one
 //! is in the second pair, in which the policy's order holds as well; aging doesn't bind between late ones

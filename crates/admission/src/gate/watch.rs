@@ -1,4 +1,4 @@
-//! What an operator sees of a gate and does with it: which requests wait, which are in flight, and holding both up.
+//! What an operator sees of a gate and does with it: requests that wait or are in flight, and a hold on both.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use wire::mysql::codec::{self, Sequence};
-use wire::mysql::command::{self, ChangeUser, Command, Query};
+use wire::mysql::command::{ChangeUser, Command};
 
 use crate::pitfalls::prepare;
-use crate::stage::{Stage, capabilities};
+use crate::stage::{Stage, capabilities, message, query};
 use crate::support::chance::Chance;
 
 const CONNECTIONS: usize = 2;
@@ -83,16 +83,6 @@ fn on_its_way(stage: &Stage) -> UnixStream {
     let mut session = stage.client();
     session.send(&query("SELECT BENCHMARK(20000, MD5('a'))"));
     session.stream
-}
-
-fn message(command: &Command<'_>) -> Vec<u8> {
-    let mut out = BytesMut::new();
-    command::write(&mut out, command, capabilities());
-    out.to_vec()
-}
-
-fn query(sql: &str) -> Vec<u8> {
-    message(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() }))
 }
 
 fn garbage() -> Vec<Vec<u8>> {

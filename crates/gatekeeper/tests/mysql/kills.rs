@@ -10,14 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bench::mariadb::PrivateMariadb;
-use bytes::BytesMut;
-use wire::mysql::command::{self, Command, Query};
+use wire::mysql::command::{Command, Query};
 use wire::mysql::response::Part;
 
 use crate::ledger::{Fate, Ledger};
 use crate::rounds::{Round, rounds};
 use crate::session::{Answer, Session};
-use crate::stage::{Door, Stage, capabilities};
+use crate::stage::{Door, Stage, capabilities, message, query};
 use crate::support::chance::Chance;
 
 /// How many rounds each kind of fault has; fewer where a server or a gate has to start again.
@@ -297,16 +296,6 @@ fn stage() -> (Stage, Crew) {
     let stage = Stage::in_front_of(server, &LINES);
     let crew = Crew::new(&stage);
     (stage, crew)
-}
-
-fn message(command: &Command<'_>) -> Vec<u8> {
-    let mut out = BytesMut::new();
-    command::write(&mut out, command, capabilities());
-    out.to_vec()
-}
-
-fn query(sql: &str) -> Vec<u8> {
-    message(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() }))
 }
 
 /// Where a client may be when it dies.

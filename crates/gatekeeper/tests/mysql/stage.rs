@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use bench::mariadb::PrivateMariadb;
 use bench::postgres::free_port;
+use bytes::BytesMut;
 use tempfile::TempDir;
 use wire::mysql::capabilities::Capabilities;
+use wire::mysql::command::{self, Command, Query};
 
 use crate::session::{BASE, Secret, Session, Told};
 use crate::support::Gate;
@@ -188,4 +190,16 @@ impl Door {
 /// What the gate offers to every client.
 pub(crate) fn capabilities() -> Capabilities {
     BASE.without(Capabilities::LOCAL_FILES)
+}
+
+/// The bytes of a command.
+pub(crate) fn message(command: &Command<'_>) -> Vec<u8> {
+    let mut out = BytesMut::new();
+    command::write(&mut out, command, capabilities());
+    out.to_vec()
+}
+
+/// The bytes of a statement.
+pub(crate) fn query(sql: &str) -> Vec<u8> {
+    message(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() }))
 }

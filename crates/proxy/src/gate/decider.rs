@@ -334,9 +334,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn observing_dispatches_what_enforcing_holds_back_and_counts_the_same() {
-        let request = Request {
+    fn request() -> Request {
+        Request {
             request_type: RequestType(1),
             class: admission::ClassId::DEFAULT,
             pool: PoolId::default(),
@@ -344,7 +343,12 @@ mod tests {
             entry: Entry::Queued,
             client: None,
             deadline: None,
-        };
+        }
+    }
+
+    #[test]
+    fn observing_dispatches_what_enforcing_holds_back_and_counts_the_same() {
+        let request = request();
         let mut enforcing = Decider::enforcing(policy(), Instant::ZERO, 1);
         enforcing.set_pool(Instant::ZERO, PoolId::default(), 1);
         let mut observing = Decider::observing(policy(), Instant::ZERO, 1);
@@ -364,15 +368,7 @@ mod tests {
 
     #[test]
     fn more_never_wait_in_foresight_than_there_are_connections_and_every_real_end_is_counted() {
-        let request = Request {
-            request_type: RequestType(1),
-            class: admission::ClassId::DEFAULT,
-            pool: PoolId::default(),
-            connection: Connection::Needed,
-            entry: Entry::Queued,
-            client: None,
-            deadline: None,
-        };
+        let request = request();
         let policy = Policy { queue_max: 1000, queue_timeout: Duration::from_secs(3600), ..policy() };
         let mut decider = Decider::observing(policy, Instant::ZERO, 1);
         let mut observer = crate::observe::Observer::new(10);

@@ -2,18 +2,11 @@
 "use strict";
 
 const assert = require("node:assert/strict");
-const fs = require("node:fs");
 const mysql = require("mysql2/promise");
+const server = require("./settings.cjs");
 const { check, fails, main } = require("../../node-postgres/harness.cjs");
 
-const SETTINGS = {
-  host: process.env.MYSQL_HOST,
-  port: Number(process.env.MYSQL_TCP_PORT),
-  user: process.env.MYSQL_USER,
-  password: process.env.MYSQL_PWD,
-  database: "gatekeeper",
-  ssl: process.env.MYSQL_TLS_CA ? { ca: fs.readFileSync(process.env.MYSQL_TLS_CA) } : undefined,
-};
+const SETTINGS = { ...server.SETTINGS, database: "gatekeeper" };
 
 check("lists in text and in binary are equal", async () => {
   const session = await mysql.createConnection({ ...SETTINGS, multipleStatements: true });

@@ -2,18 +2,9 @@
 "use strict";
 
 const assert = require("node:assert/strict");
-const fs = require("node:fs");
 const mysql = require("mysql2/promise");
+const { SETTINGS } = require("./settings.cjs");
 const { CONNECTIONS, check, fails, main, until } = require("../../node-postgres/harness.cjs");
-
-const SETTINGS = {
-  host: process.env.MYSQL_HOST,
-  port: Number(process.env.MYSQL_TCP_PORT),
-  user: process.env.MYSQL_USER,
-  password: process.env.MYSQL_PWD,
-  database: process.env.MYSQL_DATABASE,
-  ssl: process.env.MYSQL_TLS_CA ? { ca: fs.readFileSync(process.env.MYSQL_TLS_CA) } : undefined,
-};
 
 async function withSession(options, work) {
   const session = await mysql.createConnection({ ...SETTINGS, ...options });

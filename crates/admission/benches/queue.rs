@@ -122,6 +122,7 @@ fn request(kind: u64) -> Request {
         connection: Connection::Needed,
         entry: Entry::Queued,
         client: None,
+        tenant: None,
         deadline: None,
     }
 }

@@ -42,7 +42,8 @@ pub enum Reason {
     QueueDelay,
     /// The target of the response time could not have been held.
     Target,
-    /// One was too many, and its class has more of what is present than its share, while others have less.
+    /// One was too many, and its class or its tenant has more of what is present than its share, while others
+    /// have less.
     OverShare,
     /// Pinning its session would hold more than `pinned_max` connections.
     PinnedMax,

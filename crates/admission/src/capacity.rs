@@ -66,6 +66,12 @@ impl Found {
         (from != to).then(|| Move { from, to, gain: self.control.gain() })
     }
 
+    /// The search goes on from what another one has found.
+    pub(crate) fn begin_with(&mut self, capacity: u32) {
+        self.control.begin_with(capacity);
+        self.told = self.control.found();
+    }
+
     /// The controller that finds it.
     pub(crate) fn control(&mut self) -> &mut dyn Control {
         self.control.as_mut()
@@ -111,10 +117,19 @@ impl Room {
         }
     }
 
-    /// The most requests that may be in flight, if that is what bounds it.
+    /// The most requests that may be in flight, if a controller bounds them.
     pub(crate) fn most_requests(&self) -> Option<u32> {
+        self.control().map(Control::most)
+    }
+
+    /// The number that a controller has found, if there is one.
+    pub(crate) fn found_requests(&self) -> Option<u32> {
+        self.control().map(Control::found)
+    }
+
+    fn control(&self) -> Option<&dyn Control> {
         match self {
-            Self::Found(found) => Some(found.control.most()),
+            Self::Found(found) => Some(&*found.control),
             Self::Unlimited | Self::Fixed(_) => None,
         }
     }

@@ -41,6 +41,7 @@ use crate::order::Sequence;
 use crate::policy::{ServiceClass, Turns, Weight};
 use crate::request::ClassId;
 use crate::snapshot::ClassSnapshot;
+use crate::tenants::Tenants;
 use crate::tickets::{List, Through};
 use crate::time::Duration;
 use crate::work::Work;
@@ -87,6 +88,8 @@ pub(crate) struct Class {
     pub(crate) patience: Patience,
     /// All waiting requests of the class, in order of arrival.
     pub(crate) waiting: List,
+    /// Those of them that wait in their tenants' shards.
+    pub(crate) tenants: Tenants,
     in_flight: u32,
     /// Requests in flight that the service is busy with.
     pub(crate) busy: u32,
@@ -107,6 +110,7 @@ impl Class {
             late: Lines::new(),
             patience: Patience::default(),
             waiting: List::new(Through::Arrival),
+            tenants: Tenants::default(),
             in_flight: 0,
             busy: 0,
             dispatched: 0,

@@ -36,8 +36,8 @@ pub(crate) struct Connections {
     paused: PoolSet,
 }
 
-/// The most heavy requests with this many connections.
-pub(crate) fn spare(connections: u32) -> u32 {
+/// The most requests at once that may hold a connection for long, with this many connections.
+pub fn heavy_max(connections: u32) -> u32 {
     connections.saturating_sub((connections / SPARED).max(1)).max(1)
 }
 
@@ -114,8 +114,9 @@ impl Connections {
         open.without(self.paused)
     }
 
-    fn heavy_may_start(&self) -> bool {
-        self.heavy < spare(self.budget.saturating_sub(self.pinned))
+    /// Whether the gate lets one more heavy request have a connection.
+    pub(crate) fn heavy_may_start(&self) -> bool {
+        self.heavy < heavy_max(self.budget.saturating_sub(self.pinned))
     }
 
     /// Whether the connection of a request that may not be made to wait is there (or it needs none).
@@ -170,7 +171,7 @@ impl Connections {
         let bit = 1 << index;
         let free = pool.in_use < pool.total;
         let full = self.total >= u64::from(self.budget);
-        let calm = !full || pool.heavy < spare(pool.total);
+        let calm = !full || pool.heavy < heavy_max(pool.total);
         self.free = if free { self.free | bit } else { self.free & !bit };
         self.calm = if calm { self.calm | bit } else { self.calm & !bit };
     }
@@ -190,7 +191,7 @@ mod tests {
     fn a_quarter_of_the_connections_but_at_least_one_is_kept_from_heavy_requests() {
         let pairs = [(1, 1), (2, 1), (3, 2), (4, 3), (8, 6), (20, 15)];
         for (connections, heavy) in pairs {
-            assert_eq!(spare(connections), heavy, "{connections} connections");
+            assert_eq!(heavy_max(connections), heavy, "{connections} connections");
         }
     }
 }

@@ -7,7 +7,7 @@
 //! | order | key |
 //! |---|---|
 //! | fair | the turn: round robin with a quantum (one band) |
-//! | SRPT | the remaining bytes, then the order of opening |
+//! | SRPT | the remaining bytes ([`Priority`] among about as many), then the order of opening |
 //! | bands | the band of the remaining bytes, then the turn |
 //!
 //! **Remaining bytes.** Of a response of known size they are known. Of another one they are its estimate
@@ -28,6 +28,7 @@
 mod clock;
 mod cutoffs;
 mod finder;
+mod priority;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -39,6 +40,7 @@ use clock::FairClock;
 use cutoffs::Bands;
 
 pub use finder::{KernelQueue, Line, RateFinder, Reading};
+pub use priority::{Delivery, Priority};
 
 /// How far a pace may be caught up with, so that a timer's delay costs no rate.
 const CATCH_UP: Duration = Duration::from_millis(2);
@@ -153,6 +155,7 @@ enum Standing {
 #[derive(Clone, Copy, Debug)]
 struct Record {
     size: Size,
+    priority: Priority,
     /// The bytes that it is judged by: its size, or a guess.
     guess: u64,
     sent: u64,
@@ -179,7 +182,7 @@ impl Record {
     }
 }
 
-type Key = (u64, u64, Stream);
+type Key = (u64, u64, u64, Stream);
 
 /// What waits for its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -245,8 +248,9 @@ impl Egress {
         }
     }
 
-    /// Begins a response; `None` if there are `streams_max` already.
-    pub fn open(&mut self, size: Size) -> Option<Stream> {
+    /// Begins a response; `None` if there are `streams_max` already. Its priority matters to
+    /// [`EgressOrder::ShortestRemaining`] alone.
+    pub fn open(&mut self, size: Size, priority: Priority) -> Option<Stream> {
         if self.streams.len() >= self.policy.streams_max {
             return None;
         }
@@ -265,8 +269,16 @@ impl Egress {
             Size::OfType(kind) if !self.sizes.contains_key(&kind) => Size::Unknown,
             size => size,
         };
-        let record =
-            Record { size, guess, sent: 0, waiting: 0, place: 0, key: None, standing: Standing::Paused(0) };
+        let record = Record {
+            size,
+            priority,
+            guess,
+            sent: 0,
+            waiting: 0,
+            place: 0,
+            key: None,
+            standing: Standing::Paused(0),
+        };
         self.streams.insert(stream, record);
         Some(stream)
     }
@@ -293,6 +305,11 @@ impl Egress {
     /// Gives turns of at most `quantum` bytes at this rate from now on; `None`: as the shell asks.
     pub fn set_pace(&mut self, rate: Option<u64>, quantum: u32) {
         (self.policy.rate, self.policy.quantum) = (rate, quantum.max(1));
+    }
+
+    /// The band of a response's remaining bytes, where the order has bands; band 0 goes first.
+    pub fn band(&self, stream: Stream) -> u64 {
+        self.streams.get(&stream).map_or(0, |record| self.bands.of(record.remaining()))
     }
 
     /// What waits for its turn.
@@ -325,7 +342,7 @@ impl Egress {
 
     fn choose(&mut self) -> Option<Stream> {
         let overdue = self.overdue.first().map(|&(_, stream)| stream);
-        let first = self.ready.first().map(|&(_, _, stream)| stream)?;
+        let first = self.ready.first().map(|&(_, _, _, stream)| stream)?;
         match (overdue, self.owed) {
             (Some(overdue), Owed::Overdue) => {
                 self.owed = Owed::Order;
@@ -393,12 +410,12 @@ impl Egress {
         if !record.is_ready() {
             return;
         }
-        let key = match self.policy.order {
-            EgressOrder::ShortestRemaining => (record.remaining(), 0, stream),
-            EgressOrder::Fair | EgressOrder::Bands(_) => {
-                (self.bands.of(record.remaining()), record.place, stream)
-            }
+        let remaining = record.remaining();
+        let (first, second, third) = match self.policy.order {
+            EgressOrder::ShortestRemaining => record.priority.rank(remaining, record.place),
+            EgressOrder::Fair | EgressOrder::Bands(_) => (self.bands.of(remaining), record.place, 0),
         };
+        let key = (first, second, third, stream);
         record.key = Some(key);
         self.ready.insert(key);
         if let Standing::Overdue(at) = record.standing {

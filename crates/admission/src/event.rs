@@ -1,21 +1,22 @@
-//! What happened, for metrics, logs and replay. The gate never logs.
+//! Events of a gate, for metrics, logs and replay. The gate never logs.
 
 use crate::action::Reason;
 use crate::goals::GoalNews;
-use crate::request::{Outcome, RequestType, Ticket};
+use crate::obstacle::Obstacle;
+use crate::request::{ClassId, Outcome, RequestType, Ticket};
 use crate::time::Duration;
 use crate::work::Work;
 
 /// Where a request type queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// Not known yet: one request at a time, past the lanes.
+    /// The type isn't known yet: one request at a time, past the lanes.
     Unknown,
-    /// Passes freely.
+    /// Short requests pass freely.
     Short,
-    /// Shares the long lane.
+    /// Long requests share the long lane.
     Long,
-    /// Would be long, but varies too much within itself to be limited.
+    /// The type would be long, but varies too much within itself to be limited.
     Variable,
 }
 
@@ -39,8 +40,12 @@ pub enum Event {
         ticket: Ticket,
         /// Its type.
         request_type: RequestType,
+        /// Its class.
+        class: ClassId,
         /// Why.
         reason: Reason,
+        /// What kept it from starting, as far as it is known.
+        obstacle: Option<Obstacle>,
         /// From arrival to now.
         queue_wait: Duration,
     },

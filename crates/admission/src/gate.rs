@@ -9,6 +9,7 @@
 //! | immediate | may not be made to wait, but there is no connection | arrival |
 //! | its class's short | all but the following; of an unknown type only the first | the policy's |
 //! | its class's long | types of much work, if there is a long lane (`lanes.rs`) | the policy's |
+//! | its tenant's shard | a request with a tenant, until its turn (`gate/classes.rs`) | arrival |
 //! | its type's | the others of a type not yet known | arrival |
 //! | its group's, by class | who had their turn while their group was full (`contention.rs`) | the policy's |
 //!
@@ -167,6 +168,7 @@ impl Gate {
             self.tickets.insert(now, request, (kind, self.classes.find(request.class)), Meter::new(work));
         self.tickets.at_mut(slot).settled = self.types.at(kind).estimate.is_settled();
         self.note_sender(slot);
+        self.deal(slot);
         let ticket = self.tickets.ticket(slot);
         match request.entry {
             Entry::Immediate => self.admit_at_once(now, slot),
@@ -204,6 +206,7 @@ impl Gate {
         self.tickets.at_mut(slot).line = line;
         if self.is_free_for(slot, line) {
             self.classes.come(self.tickets.at(slot).class);
+            self.charge_tenant(slot);
             self.start(now, slot);
         } else {
             let is_full = instead.is_none() && is_full(self.queued(), self.policy.queue_max);
@@ -230,7 +233,14 @@ impl Gate {
     fn asked(&self, slot: u32) -> Asked {
         let record = self.tickets.at(slot);
         let (request_type, work, judged) = (record.request.request_type, record.meter.work, record.judged);
-        Asked { request_type, work, judged }
+        let takes = work.as_nanos() as f64 / 1e9;
+        let adds = if self.policy.order.is_fifo() {
+            // A short request waits for all that are present.
+            f64::INFINITY
+        } else {
+            takes * (1.0 + f64::from(self.present()) / f64::from(self.places()))
+        };
+        Asked { request_type, work, has_place: self.present() < self.enough(), adds, judged }
     }
 
     /// Whether a newcomer to this line can't make its deadline.
@@ -467,14 +477,14 @@ impl Gate {
     /// A request is refused; its ticket has ended.
     fn reject(&mut self, now: Instant, slot: u32, reason: Reason) {
         let ticket = self.tickets.ticket(slot);
-        let record = self.tickets.at(slot);
+        let (record, obstacle) = (self.tickets.at(slot), self.obstacle_of(slot));
         let (request_type, queue_wait) = (record.request.request_type, now.since(record.arrived));
-        self.report(Event::Rejected { ticket, request_type, reason, queue_wait });
+        let class = self.classes.id_of(record.class);
+        self.report(Event::Rejected { ticket, request_type, class, reason, obstacle, queue_wait });
         self.classes.reject(self.tickets.at(slot).class, reason);
         if let (Reason::Target | Reason::OverShare, Some(found)) = (reason, self.room.found()) {
             found.control().refuse(now);
         }
-        let obstacle = self.obstacle_of(slot);
         self.actions.push_back(Action::Reject(ticket, Refused { reason, obstacle }));
         if record_waits(self.tickets.at(slot).place) {
             self.stop_waiting(slot);

@@ -38,7 +38,7 @@ mod width;
 
 use alloc::collections::BTreeSet;
 
-use crate::connections::spare;
+use crate::connections::heavy_max;
 use crate::cost::Overall;
 use crate::policy::LongLimit;
 use crate::time::{Duration, Instant};
@@ -114,7 +114,7 @@ impl Lanes {
                 LongLimit::Fixed(limit) => limit,
                 LongLimit::Found { prior } => self.width.enough().or(prior).unwrap_or(u32::MAX),
             };
-            most.max(1).min(spare(connections))
+            most.max(1).min(heavy_max(connections))
         });
     }
 
@@ -126,6 +126,12 @@ impl Lanes {
             self.strained = 0;
             self.width.widen();
         }
+    }
+
+    /// Knows how many requests the service works on at once, as another gate has found.
+    pub(crate) fn recall_width(&mut self, found: u32) {
+        self.width.recall(found);
+        self.set_limit(self.stated, self.connections);
     }
 
     /// Puts in force what was found of the service. The limit before and after, if it has moved.

@@ -26,6 +26,10 @@ pub struct Learned {
     pub types: Vec<LearnedType>,
     /// How fast the service is, by how many are in flight.
     pub speeds: Vec<LearnedSpeed>,
+    /// The capacity that a controller has found, in requests.
+    pub capacity: Option<u32>,
+    /// How many requests the service works on at once, if that was found.
+    pub width: Option<u32>,
 }
 
 /// The speed of a service with a number of requests in flight.

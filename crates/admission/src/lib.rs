@@ -32,6 +32,7 @@ mod rejection;
 mod request;
 mod snapshot;
 mod stalls;
+mod tenants;
 mod tickets;
 mod time;
 mod types;
@@ -39,9 +40,10 @@ mod without;
 mod work;
 
 pub use action::{Action, Reason, Refused};
+pub use connections::heavy_max;
 pub use egress::{
-    Backlog, Cutoffs, Egress, EgressOrder, EgressPolicy, Ending, Grant, KernelQueue, Line, RateFinder,
-    Reading, Size, Stream,
+    Backlog, Cutoffs, Delivery, Egress, EgressOrder, EgressPolicy, Ending, Grant, KernelQueue, Line,
+    Priority, RateFinder, Reading, Size, Stream,
 };
 pub use event::{Event, Lane};
 pub use gate::{EVENTS_MAX, Gate};
@@ -50,7 +52,7 @@ pub use goals::{
     Statistic,
 };
 pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};
-pub use obstacle::{Obstacle, Silent};
+pub use obstacle::{Obstacle, Shortage, Silent};
 pub use outside::{Control, ControlMaker, Maker, Refuse, RefuseMaker, Sample};
 pub use pace::Parallelism;
 pub use policy::{
@@ -59,7 +61,7 @@ pub use policy::{
 };
 pub use request::{
     ClassId, ClientId, Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType,
-    Ticket,
+    TenantId, Ticket,
 };
 pub use snapshot::{
     ClassSnapshot, GroupSnapshot, HeldTarget, Mode, Queued, Refusing, Snapshot, TypeSnapshot,

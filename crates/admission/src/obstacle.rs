@@ -1,9 +1,10 @@
 //! What a waiting request waits for.
 
+use crate::request::PoolSet;
 use crate::time::Instant;
 
 /// What keeps a waiting request from starting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Obstacle {
     /// The work or the requests in flight are as much as may be.
     Capacity,
@@ -62,4 +63,13 @@ pub struct Silent {
     pub connections: u32,
     /// Since when the first of these clients thinks.
     pub since: Instant,
+}
+
+/// The pools whose requests wait for nothing but a connection of theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shortage {
+    /// Those with known short requests that wait so.
+    pub shorts: PoolSet,
+    /// Those with others that wait so: long ones, or of types that aren't known yet.
+    pub heavy: PoolSet,
 }

@@ -52,6 +52,12 @@ pub trait Control: Debug + Send {
     /// The number of connections has become `top`: [`Control::most`] must not be larger.
     fn set_top(&mut self, top: u32);
 
+    /// Another controller of this kind has found this number, and this one goes on from there. Called before
+    /// anything happens.
+    fn begin_with(&mut self, found: u32) {
+        let _ = found;
+    }
+
     /// A request was refused for the time that it would have taken.
     fn refuse(&mut self, now: Instant) {
         let _ = now;

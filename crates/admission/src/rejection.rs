@@ -30,6 +30,12 @@ pub(crate) struct Asked {
     pub(crate) request_type: RequestType,
     /// What was expected of it when it arrived.
     pub(crate) work: Work,
+    /// Whether fewer than twice as many requests are present as the service works on at once.
+    pub(crate) has_place: bool,
+    /// By how much it adds to the response times of all at most, in seconds, with the shortest first: it
+    /// takes its own time, and delays each one that is present by that much, shared between those on which
+    /// the service works at once. Infinite in order of arrival.
+    pub(crate) adds: f64,
     /// Whether it was late is told already ([`Rule::be_late`]), or doesn't matter any more.
     pub(crate) judged: bool,
 }
@@ -95,6 +101,11 @@ pub(crate) trait Rule: core::fmt::Debug + Send {
     /// One of this type that is present has come to that age.
     fn be_late(&mut self, now: Instant, request_type: RequestType) {
         let _ = (now, request_type);
+    }
+
+    /// Whether requests take longer than the mean target on average, or did lately.
+    fn is_missed(&self) -> bool {
+        false
     }
 
     /// What it knows and does.
@@ -165,6 +176,11 @@ impl Refusal {
         }
         self.policy = policy;
         true
+    }
+
+    /// Whether requests take longer than the mean target on average, or did lately.
+    pub(crate) fn is_missed(&self) -> bool {
+        self.rule.is_missed()
     }
 
     /// Until now, `present` requests were present.

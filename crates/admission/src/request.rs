@@ -35,6 +35,27 @@ impl ClassId {
     }
 }
 
+/// A tenant: whose requests share a class fairly with those of other tenants. A hash: tenants of one hash are
+/// one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId(NonZeroU32);
+
+impl TenantId {
+    /// The tenant of this hash of whatever names it. The hash should be a secret one: a tenant that chooses
+    /// its name could otherwise choose its neighbors.
+    pub const fn new(hash: u64) -> Self {
+        match NonZeroU32::new((hash ^ hash >> 32) as u32) {
+            Some(folded) => Self(folded),
+            None => Self(NonZeroU32::MAX),
+        }
+    }
+
+    /// Its number.
+    pub(crate) const fn as_u32(self) -> u32 {
+        self.0.get()
+    }
+}
+
 /// A pool of upstream connections that can stand in for one another (for SQL: one user, database and
 /// start-up state). At most [`PoolId::COUNT`] per gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -52,6 +73,11 @@ impl PoolId {
     /// Its index.
     pub const fn index(self) -> usize {
         self.0 as usize
+    }
+
+    /// Every pool that there can be.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..Self::COUNT as u8).map(Self)
     }
 }
 
@@ -121,6 +147,8 @@ pub struct Request {
     /// Whose connection it comes over, if clients keep theirs from request to request and others wait for
     /// it meanwhile: as those of a database do, and those of visitors over HTTP don't.
     pub client: Option<ClientId>,
+    /// Whose it is, if the requests of a class are to be shared fairly between tenants.
+    pub tenant: Option<TenantId>,
     /// Which connections can serve it.
     pub pool: PoolId,
     /// Whether it takes one of them.

@@ -1,32 +1,27 @@
-//! A service that stands still: how it is noticed, how little is sent to it meanwhile, and when it is over.
+//! A service that stands still: how a stall is noticed, how little is sent meanwhile, and when it is over.
 //!
-//! **Idea.** While a service answers nothing, what is sent to it is only in the way of what comes after: it
-//! has to be worked off first. And when it goes on, those that came meanwhile have waited for long; served in
-//! order of arrival, they make all that come in the next 60 s × ρ / (1 − ρ) wait just as long. So no
-//! more than usual is sent to a service that answers nothing (but for a probe now and then, since only an
-//! answer can tell that it goes on), and who waited through the stall comes after newcomers: with what the
-//! service has left, as many at a time as it works on at once.
+//! **Idea.** A request that is sent to a stalled service delays all later ones. When the service goes on,
+//! the waiting requests, served in order of arrival, delay all that come in the next 60 s × ρ / (1 − ρ). So
+//! no more than usual is sent during a stall, but for a probe now and then, since only an answer tells that
+//! it is over. Requests that waited through it go after newcomers, as many at a time as the service works on.
 //!
-//! What a request in flight has taken until then says nothing of its type, nor of it: it counts from the
-//! end of the stall on, and teaches nothing. Else every short type would seem to have become long by it.
+//! The time that a request in flight spent in the stall teaches nothing: it counts from the end of the stall
+//! on. Otherwise every short type would seem to have become long.
 //!
-//! **What is a stall.** A request is evidence if its type is well known and it has taken [`TIMES`] times
-//! what is expected of it, and at least [`SILENCE`], with nothing answered since it was sent, of whatever
-//! type. So neither a long report nor a lock that others don't wait for is a stall: whatever is answered
-//! ends it. [`LONG`] is a stall from which on those who waited yield; after a shorter one nobody waits for
-//! longer than that in order of arrival, below saturation.
+//! **What is a stall.** A request is evidence if its type is well known, it has taken [`TIMES`] times its
+//! expected work and at least [`SILENCE`], and nothing of any type was answered since it was sent. So neither
+//! a long report nor a lock that others don't wait for is a stall. After a stall of [`LONG`] or more, those
+//! who waited yield. After a shorter one, in order of arrival, nobody waits for longer than it lasted.
 //!
 //! **Formula.** Evidence comes due at min over what was sent since the last answer of (sent +
 //! max([`SILENCE`], [`TIMES`] × work)). From then on at most max([`LEAST`], 2 × peak) are in flight, the
 //! peak being the most that were busy at an answer, forgotten by 1/[`MEMORY`] each. Probes go when the
 //! stall has lasted for [`SILENCE`] more, and each time it has doubled since.
 //!
-//! **Source.** Ours. That what is newest is served first in overload is practice at Facebook (Maurer, "Fail
-//! at Scale", ACM Queue 13(8), 2015, "adaptive LIFO"); here it is only for what a stall has left behind.
+//! **Source.** Ours, after "adaptive LIFO" (Maurer, "Fail at Scale", ACM Queue 13(8), 2015).
 //!
-//! **When it fails.** A service that stalls again and again for less than [`LONG`] has its backlogs in
-//! order of arrival. In overload those who waited through a stall are never served: they leave by
-//! `queue_timeout`, as somebody must.
+//! **When it fails.** Repeated stalls below [`LONG`] leave backlogs in order of arrival. In overload those
+//! who waited through a stall are never served: they leave by `queue_timeout`.
 
 use crate::time::{Duration, Instant};
 use crate::work::Work;

@@ -8,7 +8,9 @@
 use alloc::vec::Vec;
 
 use crate::ledger::Meter;
+use crate::order::Class;
 use crate::request::{Request, Ticket};
+use crate::tenants::Queue;
 use crate::time::Instant;
 
 const NONE: u32 = u32::MAX;
@@ -38,6 +40,8 @@ pub(crate) enum Line {
     /// It waits for room in the group in this place, and in the long lane. It has had its turn in the line of
     /// the longs.
     AsideLong(u8),
+    /// It waits in its tenant's shard for the turn to join the lines of its class.
+    Shard,
     /// It waits behind the one request of its type that is to find the cost of the type.
     Type,
 }
@@ -62,6 +66,8 @@ pub(crate) struct Record {
     pub(crate) kind: u32,
     /// Its class's place.
     pub(crate) class: u8,
+    /// Where it waits among tenants, or would: if it has one.
+    pub(crate) queue: Queue,
     pub(crate) place: Place,
     /// The line in which it waits or waited last, or through which it went without waiting.
     pub(crate) line: Line,
@@ -208,6 +214,7 @@ impl Tickets {
             request,
             kind,
             class,
+            queue: Queue { shard: 0, is_long: false, class: Class::NONE },
             place: Place::Waiting(Line::Nowhere),
             line: Line::Nowhere,
             meter,
@@ -364,6 +371,6 @@ mod tests {
 
     #[test]
     fn a_record_is_small() {
-        assert!(size_of::<Option<Record>>() <= 192, "{}", size_of::<Option<Record>>());
+        assert!(size_of::<Option<Record>>() <= 200, "{}", size_of::<Option<Record>>());
     }
 }

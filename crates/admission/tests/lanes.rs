@@ -4,8 +4,8 @@ mod history;
 mod shell;
 
 use admission::{
-    Capacity, Connection, Duration, Entry, Event, Lane, LongLimit, Order, Outcome, Policy, Reason, Request,
-    Ticket,
+    Capacity, Connection, Duration, Entry, Event, Lane, LongLimit, Order, Outcome, Policy, PoolSet, Reason,
+    Request, Shortage, Ticket,
 };
 use history::check;
 use proptest::prelude::*;
@@ -134,6 +134,32 @@ fn longs_can_not_take_all_connections_of_a_pool_either_when_the_pools_fill_the_b
     shell.gate.set_pool(shell.at(), pool(1), 4);
     let reports = arrive(&mut shell, REPORT, 10);
     assert_eq!(shell.count(&reports), 3);
+}
+
+#[test]
+fn pools_are_short_whose_requests_wait_for_nothing_but_a_connection_of_theirs() {
+    let mut shell = experienced(Policy { connections: 4, long_limit: Some(LongLimit::Fixed(3)), ..policy() });
+    shell.gate.set_pool(shell.at(), pool(0), 2);
+    shell.gate.set_pool(shell.at(), pool(1), 2);
+    let shortage = |shell: &Shell| {
+        let Shortage { shorts, heavy } = shell.gate.short_of_connections();
+        let of = |set: PoolSet| [0, 1].map(|index| set.contains(pool(index)));
+        (of(shorts), of(heavy))
+    };
+    let shorts: Vec<_> = (0..2).map(|_| shell.arrive(SHORT)).collect();
+    assert_eq!(shortage(&shell), ([false; 2], [false; 2]));
+    shell.arrive(SHORT);
+    assert_eq!(shortage(&shell), ([true, false], [false; 2]));
+    let reports: Vec<_> = (0..2).map(|_| shell.send(Request { pool: pool(1), ..request(REPORT) })).collect();
+    assert_eq!(shell.count(&reports), 1, "the other connection is left for shorts");
+    assert_eq!(shortage(&shell), ([true, false], [false, true]));
+    shell.succeed(shorts[0], MS);
+    assert_eq!(shortage(&shell), ([false; 2], [false, true]));
+    // What the long lane holds up doesn't wait for a connection.
+    let (now, one_long) =
+        (shell.at(), Policy { connections: 4, long_limit: Some(LongLimit::Fixed(1)), ..policy() });
+    shell.gate.set_policy(now, one_long);
+    assert_eq!(shortage(&shell), ([false; 2], [false; 2]));
 }
 
 /// The times that a variable report takes, one after another.

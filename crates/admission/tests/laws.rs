@@ -14,7 +14,7 @@ mod outside;
 use admission::{
     Action, Capacity, ClassId, ClientId, Completion, Connection, Contention, Cost, Duration, Entry, Event,
     Gate, Instant, Lane, Mechanism, Outcome, Pin, Policy, PoolId, PoolSet, Reason, Refused, Rejection,
-    Request, RequestType, ServiceClass, Snapshot, Ticket, Turns, Work,
+    Request, RequestType, ServiceClass, Snapshot, TenantId, Ticket, Turns, Work,
 };
 use history::{MS, check, pool};
 use operations::{CLIENTS, KINDS, Op, POOLS, a_policy, op};
@@ -113,6 +113,8 @@ impl World {
                     request_type: RequestType(kind),
                     class: ClassId(class),
                     client: self.clients[client as usize],
+                    // Of some classes the requests are shared between tenants.
+                    tenant: (class >= 2).then(|| TenantId::new(client.into())),
                     pool: pool(index),
                     connection: if held { Connection::Held } else { Connection::Needed },
                     entry: if immediate { Entry::Immediate } else { Entry::Queued },
@@ -223,7 +225,10 @@ impl World {
         match reason {
             Reason::DeadlineUnreachable => self.policy.rejection == Rejection::Deadline,
             Reason::QueueDelay => matches!(self.policy.rejection, Rejection::Other(_)),
-            Reason::OverShare => self.class_count() > 1,
+            // Of classes or of tenants.
+            Reason::OverShare => {
+                self.class_count() > 1 || self.alive.values().any(|it| it.request.tenant.is_some())
+            }
             Reason::Target => {
                 matches!(self.policy.rejection, Rejection::Yaksha(_) | Rejection::Target(_))
             }

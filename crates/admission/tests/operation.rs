@@ -3,7 +3,8 @@
 mod shell;
 
 use admission::{
-    Connection, Cost, Entry, Gate, Instant, Learned, Policy, PoolSet, Reason, Request, RequestType, Work,
+    Capacity, Connection, Controller, Cost, Entry, Gate, Instant, Learned, LongLimit, Policy, PoolSet,
+    Reason, Request, RequestType, Work,
 };
 use shell::{MS, Shell, ms, policy, pool, request};
 
@@ -128,6 +129,33 @@ fn a_gate_that_recalls_is_not_cold() {
     assert_eq!(cold.count(&shorts), 1);
     let longs: Vec<_> = (0..15).map(|_| shell.arrive(5)).collect();
     assert_eq!(shell.count(&longs), 4, "the long lane's limit holds at once");
+}
+
+#[test]
+fn a_gate_that_recalls_goes_on_from_the_capacity_and_the_width_that_were_found() {
+    let policy = |prior| Policy {
+        capacity: Capacity::Found(Controller::Auto),
+        long_limit: Some(LongLimit::Found { prior }),
+        connections: 30,
+        ..policy()
+    };
+    let found = |capacity, width| Learned { capacity, width, ..Learned::default() };
+    let recalled = |learned: &Learned, prior| {
+        let shell = recalled(learned, policy(prior));
+        (shell.gate.learned(), shell.gate.snapshot())
+    };
+    let (learned, shown) = recalled(&found(Some(23), Some(4)), None);
+    assert_eq!((learned.capacity, shown.capacity_found), (Some(23), Some(23)));
+    assert_eq!(
+        (learned.width, shown.long_limit),
+        (Some(4), Some(6)),
+        "two more, for requests that wait for disks"
+    );
+    // A file may say anything, and the service has told of fewer cores.
+    for (capacity, width, bounds) in [(0, 7, (1, None)), (u32::MAX, 8, (30, None)), (8, 2, (8, Some(2)))] {
+        let (learned, _) = recalled(&found(Some(capacity), Some(width)), Some(2));
+        assert_eq!((learned.capacity, learned.width), (Some(bounds.0), bounds.1));
+    }
 }
 
 #[test]

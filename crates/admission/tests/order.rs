@@ -459,6 +459,7 @@ fn request(kind: u64, index: u8, class: usize) -> Request {
         connection: Connection::Needed,
         entry: Entry::Queued,
         client: None,
+        tenant: None,
         deadline: None,
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! n*(i+1) = n*(i) + β (P(i) − P(i−1)) sgn(n*(i) − n*(i−1))     while n is near n*
-//! n*(i+1) = n(i) + γ                                          where n* is more than δ above n: nobody needs that much
+//! n*(i+1) = n(i) + γ                                           where n* is more than δ above n
 //! ```
 //!
 //! The step is at least 1 (or a plateau would end the search) and at most a quarter of n*. β is in requests

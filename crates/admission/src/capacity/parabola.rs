@@ -2,10 +2,10 @@
 //! 1991), for the papers' experiments.
 //!
 //! Throughput as a function of the number in flight is taken for a parabola near its peak,
-//! `P(n) = a₀ + a₁ n + a₂ n²`. It is fitted by least squares with exponentially fading memory (recursive least
-//! squares in normal form; each interval keeps α of the past). Where the parabola opens downwards the bound
-//! goes to its apex, `n* = −a₁ / 2a₂`. Elsewhere it takes a step in the direction of the slope. The bound
-//! swings to both sides, interval by interval, or there would be nothing to fit.
+//! `P(n) = a₀ + a₁ n + a₂ n²`. It is fitted by least squares with exponentially fading memory (recursive
+//! least squares in normal form; each interval keeps α of the past). Where the parabola opens downwards
+//! the bound goes to its apex, `n* = −a₁ / 2a₂`. Elsewhere it takes a step in the direction of the slope.
+//! The bound swings to both sides, interval by interval, or there would be nothing to fit.
 //!
 //! When it fails: a cliff behind a plateau is no parabola, and the fit's apex lies somewhere on the plateau
 //! at best; noise on a plateau makes the sign of a₂ chance, so that it jumps; and drift of the service's

@@ -555,6 +555,11 @@ impl Control for Search {
         self.refused = Some(now);
     }
 
+    fn begin_with(&mut self, found: u32) {
+        let found = found.clamp(1, self.top);
+        (self.bound, self.in_force, self.former) = (found, found, found);
+    }
+
     fn set_top(&mut self, top: u32) {
         self.top = top;
         if self.bound > top || self.in_force > top {

@@ -88,7 +88,7 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// A bound with `home` requests in flight now, which is as far as it looks. It tries `first` to begin with.
+    /// A bound with `home` requests in flight now, its farthest look. The first trial is of `first`.
     pub(super) fn new(now: Instant, home: u32, first: u32) -> Self {
         Self {
             home,

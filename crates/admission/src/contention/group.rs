@@ -1,29 +1,26 @@
-//! One group of types that contend: how many of its requests may be in flight, and what speaks for it.
+//! One group of types that contend: how many of its requests may be in flight, and the evidence for it.
 //!
-//! Its number is found by `contention/bound.rs`, whose home is the number that were in
-//! flight when the group was suspected: there it does nothing. What it observes are the group's own
-//! requests, what it judges by is the work that all types complete, and what the group's complete.
+//! `contention/bound.rs` finds the number. Its home is the number in flight when the group was suspected:
+//! there it bounds nothing. It observes the group's own requests, and judges by the work that all types
+//! complete and by what the group's types complete.
 //!
-//! **Evidence** that these types contend with one another, and not with all, is collected within the first
-//! trial. In it the group has n in flight and k in turn. By how much does the time of its requests fall,
-//! and by how much that of the others'? On a service that shares what it has, both fall alike: so each time
-//! is taken as a share, divided by how many were in flight beside it. (Times alone don't do: a short
-//! request is served while few are in flight, a long one while many are, and with a backlog of the others
-//! behind it the one would seem to have fallen, and not the other.)
+//! **Evidence** that these types contend with one another is collected within the first trial, in which the
+//! group has n and k in flight in turn. How much does the time of its requests fall, and how much that of
+//! the others? On a service that shares its resources both fall alike, so each time is divided by the number
+//! in flight beside it. Plain times would mislead: a short request is served while few are in flight, a long
+//! one while many are.
 //!
-//! The trial is over when under the present bound less than half of it are in flight: then it isn't this
-//! bound that is compared. Under shortest first that happens whenever others take the room. Nothing is said
-//! by it, and the same types are suspected again seconds later, by what is in flight of them then.
+//! The trial ends without a verdict when less than half of the group's number is in flight under the present
+//! bound, as under shortest first when others take the room. The types are suspected again seconds later.
 //!
-//! * Its own falls by more than twice as much ([`MORE`]): they contend with one another. A member whose own
-//!   time fell by less than half of that (in logarithms) isn't one. Nor is one of which too few were seen
-//!   to say: shortest first hardly serves what is long beside a hot row, and in the group it would wait
-//!   behind it for as long as the row is hot. Where it contends after all it is suspected again.
-//! * Too few of the others are served to compare with, or their time falls as much, but nearly all of what
-//!   is in flight ([`MOST`]) is the group's, and a quarter more is completed: whatever it contends with, it
-//!   is the one to hold.
+//! * The group's time falls by more than twice as much ([`MORE`]): its types contend. A member whose own time
+//!   fell by less than half of that (in logarithms) leaves. So does a member of which too few were seen:
+//!   shortest first hardly serves a long type beside a hot row, and in the group it would wait as long as
+//!   the row is hot. A member that contends after all is suspected again.
+//! * Too few of the others are served to compare, or their time falls as much. Then the group is held only if
+//!   it is nearly all of what is in flight ([`MOST`]) and a quarter more is completed.
 //!
-//! Types of which others are never seen are no group: how many of all may be in flight is the capacity's.
+//! Where no others are ever seen there is no group: the capacity bounds how many of all may be in flight.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -7,9 +7,9 @@
 //!
 //! | constant | | why |
 //! |---|---|---|
-//! | [`MEMORY`] | 2048 executions | n and m of requests that overlap are nearly the same, so that of 17 in flight each 17 tell as much as one; 120 of those give a slope to ± 0.3 where the number in flight varies little |
+//! | [`MEMORY`] | 2048 executions | 17 that overlap tell as much as one; 120 such give a slope to ± 0.3 |
 //! | [`SAMPLES`] | 64 | fewer say nothing of their spread |
-//! | [`OWN_DOUBT`], [`ALL_DOUBT`] | 1, 0.25 | a ridge: where n and m always move together, it is m that is believed |
+//! | [`OWN_DOUBT`], [`ALL_DOUBT`] | 1, 0.25 | a ridge: where n and m always move together, m is believed |
 //!
 //! It fails where neither varies: then only a trial tells (`contention.rs`).
 

@@ -11,7 +11,7 @@ fn uplink(order: EgressOrder) -> Egress {
 }
 
 fn known(egress: &mut Egress, bytes: u64) -> Stream {
-    let stream = egress.open(Size::Known(bytes)).unwrap();
+    let stream = egress.open(Size::Known(bytes), Priority::default()).unwrap();
     egress.offer(stream, bytes);
     stream
 }
@@ -56,10 +56,45 @@ fn equal_responses_go_one_after_the_other() {
     assert_eq!(drain(&mut egress), [a, a, b, b]);
 }
 
+fn asked(egress: &mut Egress, bytes: u64, urgency: u8, delivery: Delivery) -> Stream {
+    let stream = egress.open(Size::Known(bytes), Priority { urgency, delivery }).unwrap();
+    egress.offer(stream, bytes);
+    stream
+}
+
+#[test]
+fn of_responses_of_about_one_size_the_urgent_one_goes_first_and_a_smaller_one_before_it() {
+    let mut egress = uplink(EgressOrder::ShortestRemaining);
+    let usual = known(&mut egress, 1_100);
+    let urgent = asked(&mut egress, 2_000, 0, Delivery::Whole);
+    let small = asked(&mut egress, 1_000, 7, Delivery::Whole);
+    assert_eq!(drain(&mut egress), [small, urgent, urgent, usual, usual]);
+}
+
+#[test]
+fn incremental_responses_of_about_one_size_take_turns_behind_whole_ones() {
+    let mut egress = uplink(EgressOrder::ShortestRemaining);
+    let [a, b] = [7_500, 6_500].map(|bytes| asked(&mut egress, bytes, 3, Delivery::Incremental));
+    let whole = known(&mut egress, 8_000);
+    let sent = drain(&mut egress);
+    assert!(sent[..8].iter().all(|&stream| stream == whole));
+    // Until one of them is of a smaller size.
+    assert_eq!(sent[8..12], [a, b, a, b]);
+}
+
+#[test]
+fn a_priority_changes_nothing_where_all_are_alike() {
+    let mut egress = uplink(EgressOrder::Fair);
+    let [a, b] =
+        [(3_000, 7), (1_500, 0)].map(|(bytes, urgency)| asked(&mut egress, bytes, urgency, Delivery::Whole));
+    assert_eq!(drain(&mut egress), [a, b, a, b, a]);
+}
+
 #[test]
 fn within_a_band_responses_are_alike_and_a_shrinking_one_rises() {
     let mut egress = uplink(EgressOrder::Bands(Cutoffs::Fixed(vec![1_000])));
     let [a, b] = [2_500, 1_500].map(|bytes| known(&mut egress, bytes));
+    assert_eq!([a, b].map(|stream| egress.band(stream)), [1, 1]);
     // After its first turn `b` has 500 left, and is in the first band.
     assert_eq!(drain(&mut egress), [a, b, b, a, a]);
 }
@@ -67,12 +102,12 @@ fn within_a_band_responses_are_alike_and_a_shrinking_one_rises() {
 #[test]
 fn of_responses_of_unknown_size_the_one_that_has_sent_least_goes_first() {
     let mut egress = uplink(EgressOrder::ShortestRemaining);
-    let old = egress.open(Size::Unknown).unwrap();
+    let old = egress.open(Size::Unknown, Priority::default()).unwrap();
     egress.offer(old, 10_000);
     for _ in 0..3 {
         egress.next(Instant::ZERO);
     }
-    let new = egress.open(Size::Unknown).unwrap();
+    let new = egress.open(Size::Unknown, Priority::default()).unwrap();
     egress.offer(new, 2_000);
     assert_eq!(drain(&mut egress)[..2], [new, new]);
 }
@@ -82,13 +117,13 @@ fn the_size_of_a_type_is_learned() {
     let mut egress = uplink(EgressOrder::ShortestRemaining);
     let [page, image] = [RequestType(1), RequestType(2)];
     for (kind, bytes) in [(page, 500), (image, 5_000)] {
-        let stream = egress.open(Size::OfType(kind)).unwrap();
+        let stream = egress.open(Size::OfType(kind), Priority::default()).unwrap();
         egress.offer(stream, bytes);
         drain(&mut egress);
         egress.close(stream, Some(kind), Ending::Whole);
     }
     let [image, page] = [image, page].map(|kind| {
-        let stream = egress.open(Size::OfType(kind)).unwrap();
+        let stream = egress.open(Size::OfType(kind), Priority::default()).unwrap();
         egress.offer(stream, 400);
         stream
     });
@@ -99,11 +134,11 @@ fn the_size_of_a_type_is_learned() {
 fn a_response_larger_than_its_estimate_counts_by_what_it_has_sent() {
     let mut egress = uplink(EgressOrder::ShortestRemaining);
     let kind = RequestType(1);
-    let first = egress.open(Size::OfType(kind)).unwrap();
+    let first = egress.open(Size::OfType(kind), Priority::default()).unwrap();
     egress.offer(first, 1_000);
     drain(&mut egress);
     egress.close(first, Some(kind), Ending::Whole);
-    let larger = egress.open(Size::OfType(kind)).unwrap();
+    let larger = egress.open(Size::OfType(kind), Priority::default()).unwrap();
     egress.offer(larger, 6_000);
     let other = known(&mut egress, 2_500);
     // 1000 were expected; then 1000 sent are as good as 1000 left, then 2000, and then the other one goes.
@@ -132,10 +167,11 @@ fn turns_are_paced_at_the_rate_and_a_delayed_timer_costs_none_of_it() {
 #[test]
 fn there_are_no_more_responses_than_may_be() {
     let mut egress = Egress::new(EgressPolicy { streams_max: 2, ..EgressPolicy::default() });
-    let first = egress.open(Size::Unknown).unwrap();
-    assert!(egress.open(Size::Unknown).is_some() && egress.open(Size::Unknown).is_none());
+    let first = egress.open(Size::Unknown, Priority::default()).unwrap();
+    assert!(egress.open(Size::Unknown, Priority::default()).is_some());
+    assert!(egress.open(Size::Unknown, Priority::default()).is_none());
     egress.close(first, None, Ending::Broken);
-    assert!(egress.open(Size::Unknown).is_some());
+    assert!(egress.open(Size::Unknown, Priority::default()).is_some());
 }
 
 /// After how many turns a fair uplink has sent the first response, of `large` bytes, while one of 1000 bytes
@@ -193,15 +229,21 @@ fn without_aging_a_large_response_waits_as_long_as_there_are_small_ones() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Open(u64, u8),
+    Open(u64, u8, Priority),
     Offer(usize, u64),
     Next,
     Close(usize, bool),
 }
 
+fn priorities() -> impl Strategy<Value = Priority> {
+    let delivery = prop_oneof![Just(Delivery::Whole), Just(Delivery::Incremental)];
+    (0..9_u8, delivery).prop_map(|(urgency, delivery)| Priority { urgency, delivery })
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        (1..50_000_u64, 0..3_u8).prop_map(|(size, known)| Step::Open(size, known)),
+        (1..50_000_u64, 0..3_u8, priorities())
+            .prop_map(|(size, known, priority)| Step::Open(size, known, priority)),
         (0..8_usize, 1..20_000_u64).prop_map(|(stream, bytes)| Step::Offer(stream, bytes)),
         Just(Step::Next),
         (0..8_usize, any::<bool>()).prop_map(|(stream, whole)| Step::Close(stream, whole)),
@@ -230,10 +272,10 @@ proptest! {
         let mut all: Vec<(Stream, u64)> = Vec::new();
         for step in steps {
             match step {
-                Step::Open(size, known) => {
+                Step::Open(size, known, priority) => {
                     let kind = RequestType(u64::from(known));
                     let size = [Size::Known(size), Size::OfType(kind), Size::Unknown][usize::from(known)];
-                    all.extend(egress.open(size).map(|stream| (stream, 0)));
+                    all.extend(egress.open(size, priority).map(|stream| (stream, 0)));
                 }
                 Step::Offer(at, bytes) => if let Some(one) = all.get_mut(at) {
                     egress.offer(one.0, bytes);

@@ -21,6 +21,7 @@ use crate::policy::ServiceClass;
 use crate::rejection::TooMany;
 use crate::request::Entry;
 use crate::snapshot::ClassSnapshot;
+use crate::tenants::Queue;
 use crate::tickets::{Line, Place};
 use crate::time::{Duration, Instant};
 use crate::work::Work;
@@ -94,14 +95,18 @@ impl Gate {
         let is_background = |class: u8| self.classes.at(class).is_background();
         let before = |&other: &u8| other != class && (is_background(class) || !is_background(other));
         let mut others = self.classes.waits().filter(before);
-        others.any(|other| self.aside_head(other).is_some() || self.head(other).is_some())
+        others.any(|other| {
+            self.aside_head(other).is_some()
+                || self.head(other).is_some()
+                || self.next_tenant(other).is_some()
+        })
     }
 
     /// Somebody comes where one is too many, for this reason. Who bears it.
     pub(super) fn settle(&self, slot: u32, reason: Reason) -> Settled {
         match self.classes.surplus(self.tickets.at(slot).class) {
-            Surplus::All => Settled::Refused(reason),
-            Surplus::Own => Settled::Refused(Reason::OverShare),
+            Surplus::All => self.settle_among_tenants(slot, reason),
+            Surplus::Own => self.settle_among_tenants(slot, Reason::OverShare),
             Surplus::Other(class) => self.newest(class).map_or(Settled::Spared, Settled::Replaces),
         }
     }
@@ -113,13 +118,15 @@ impl Gate {
                 let instead = self.newest_held_with(slot, class);
                 instead.map_or(Settled::Refused(Reason::Target), Settled::Replaces)
             }
-            _ => self.settle(slot, Reason::Target),
+            (Surplus::All, TooMany::OfItsOwn) => Settled::Refused(Reason::Target),
+            (Surplus::Own, TooMany::OfItsOwn) => Settled::Refused(Reason::OverShare),
+            (_, TooMany::OfAll) => self.settle(slot, Reason::Target),
         }
     }
 
     /// The newest of those of a class that wait and may be made to.
     fn newest(&self, class: u8) -> Option<u32> {
-        self.newest_first(class).next()
+        self.classes.at(class).tenants.surplus(None).or_else(|| self.newest_first(class).next())
     }
 
     /// The newest of those that are held to the same target as this one, among the last that came.
@@ -240,5 +247,73 @@ impl Gate {
             }
         }
         classes
+    }
+}
+
+/// Tenants (`tenants.rs`). A request with a tenant waits in its shard, and joins its class's lines when its
+/// shard's turn has come and it could start. From then on it is as any other of its class. Where one is too
+/// many, the newest of the class's fullest shard goes instead of one whose shard has fewer.
+impl Gate {
+    /// A request has come: deals it a shard of its class.
+    pub(super) fn deal(&mut self, slot: u32) {
+        let record = self.tickets.at(slot);
+        if let Some(tenant) = record.request.tenant {
+            let shard = self.classes.at(record.class).tenants.shard_of(tenant);
+            self.tickets.at_mut(slot).queue.shard = shard;
+        }
+    }
+
+    /// It starts or joins its class's lines: its shard is charged.
+    pub(super) fn charge_tenant(&mut self, slot: u32) {
+        let record = self.tickets.at(slot);
+        let (class, shard, work) = (record.class, record.queue.shard, record.meter.work);
+        if record.request.tenant.is_some() {
+            self.classes.at_mut(class).tenants.charge(shard, work);
+        }
+    }
+
+    /// Joins a line, or waits in its shard for its turn to join it.
+    pub(super) fn join(&mut self, slot: u32, line: Line) {
+        let record = self.tickets.at(slot);
+        if record.request.tenant.is_none() || !matches!(line, Line::Short | Line::Long) {
+            return self.enter(slot, line);
+        }
+        let (class, sequence) = (record.class, record.sequence);
+        let (shard, is_long) = (record.queue.shard, line == Line::Long);
+        let queue = Queue { shard, is_long, class: self.class_of(slot, line) };
+        self.classes.at_mut(class).tenants.park(queue, sequence, slot);
+        let record = self.tickets.at_mut(slot);
+        (record.place, record.line, record.queue) = (Place::Waiting(Line::Shard), line, queue);
+    }
+
+    /// The one of a class's shards that joins its lines next, and whether its turn has come.
+    pub(super) fn next_tenant(&self, class: u8) -> Option<(u32, bool)> {
+        let could_start = |Queue { is_long, class, .. }| {
+            if is_long {
+                self.lanes.has_room() && self.connections.open_to_longs().contains(class)
+            } else {
+                self.connections.open_to_shorts().contains(class)
+            }
+        };
+        self.classes.at(class).tenants.next(could_start)
+    }
+
+    /// It joins its class's lines.
+    pub(super) fn take_turn_of_tenant(&mut self, slot: u32) {
+        self.leave(slot);
+        let line = self.line_of(slot);
+        if line != Line::Type {
+            self.charge_tenant(slot);
+        }
+        self.enter(slot, line);
+    }
+
+    /// A newcomer would be refused for what its class has too many of. A tenant that has more bears it
+    /// instead.
+    fn settle_among_tenants(&self, slot: u32, reason: Reason) -> Settled {
+        let record = self.tickets.at(slot);
+        let tenants = &self.classes.at(record.class).tenants;
+        let other = record.request.tenant.and_then(|_| tenants.surplus(Some(record.queue.shard)));
+        other.map_or(Settled::Refused(reason), Settled::Replaces)
     }
 }

@@ -30,7 +30,7 @@ impl Gate {
     pub(super) fn step_aside(&mut self, slot: u32, place: u8) {
         let long = self.tickets.at(slot).place == Place::Waiting(Line::Long);
         self.leave(slot);
-        self.join(slot, if long { Line::AsideLong(place) } else { Line::Aside(place) });
+        self.enter(slot, if long { Line::AsideLong(place) } else { Line::Aside(place) });
     }
 
     /// How many wait for room in their group. (Those of a group that is dissolved wait as all others do.)

@@ -92,6 +92,12 @@ impl Gate {
             }
             let aside = self.aside_head(class);
             let head = self.head(class);
+            if let Some((slot, is_due)) = self.next_tenant(class)
+                && (is_due || aside.is_none() && head.is_none())
+            {
+                self.take_turn_of_tenant(slot);
+                continue;
+            }
             let earlier = |a: u32, b: u32| self.tickets.at(a).sequence < self.tickets.at(b).sequence;
             match (aside, head) {
                 (None, None) => return Turn::Nobody,
@@ -192,11 +198,18 @@ impl Gate {
         long.first(self.connections.open_to_longs())
     }
 
+    /// Whether a mean target is missed where the gate chooses how much is in flight: the order of the queue
+    /// is to help before anybody is refused.
+    fn is_narrowed(&self) -> bool {
+        self.room.most_requests().is_some() && self.refusal.is_missed()
+    }
+
     pub(super) fn fits(&self, slot: u32) -> bool {
         let work = self.tickets.at(slot).meter.work;
         let in_flight = self.ledger.count();
         self.room.admits(|| self.ledger.load(self.pace.reading()), in_flight, work)
             && !self.stalls.holds(self.now, in_flight)
+            && !(self.is_narrowed() && in_flight >= self.enough())
     }
 
     /// Under FIFO the lanes' heads go by arrival.
@@ -241,10 +254,12 @@ impl Gate {
                     && lines.long.first(open_to_longs).is_none()
                     && lines.short.first(open).is_none()
             }
-            Line::Nowhere | Line::Immediate | Line::Type | Line::Aside(_) | Line::AsideLong(_) => false,
+            Line::Nowhere | Line::Immediate | Line::Shard | Line::Type => false,
+            Line::Aside(_) | Line::AsideLong(_) => false,
         };
         free && self.full_group_of(slot).is_none()
             && self.aside_head(own).is_none()
+            && self.next_tenant(own).is_none()
             && self.fits(slot)
             && !self.others_could_start(own)
             && !self.yields(own)
@@ -332,8 +347,8 @@ impl Gate {
         }
     }
 
-    /// Joins a line.
-    pub(super) fn join(&mut self, slot: u32, line: Line) {
+    /// Joins a line, whose turn it may be among tenants.
+    pub(super) fn enter(&mut self, slot: u32, line: Line) {
         let class = self.class_of(slot, line);
         let record = self.tickets.at_mut(slot);
         (record.place, record.line) = (Place::Waiting(line), line);
@@ -345,7 +360,7 @@ impl Gate {
         };
         let allowance = self.policy.order.allowance(work);
         match line {
-            Line::Nowhere | Line::Type => {}
+            Line::Nowhere | Line::Type | Line::Shard => {}
             Line::Immediate => self.immediate.insert(slot, class, work.as_nanos(), 0),
             Line::Short => {
                 if self.is_unknown(kind) {
@@ -407,6 +422,10 @@ impl Gate {
         let is_late = self.is_late(slot);
         match line {
             Line::Nowhere | Line::Type => {}
+            Line::Shard => {
+                let Record { queue, sequence, .. } = *self.tickets.at(slot);
+                self.classes.at_mut(own).tenants.unpark(queue, sequence, slot);
+            }
             Line::Immediate => self.immediate.remove(slot),
             Line::Short => {
                 let its = self.classes.at_mut(own);

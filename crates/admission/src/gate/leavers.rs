@@ -66,7 +66,7 @@ impl Gate {
         }
         self.leave(slot);
         self.tickets.at_mut(slot).stepped_back = true;
-        self.join(slot, line);
+        self.enter(slot, line);
         true
     }
 

@@ -102,7 +102,7 @@ impl Gate {
         }
         change(self);
         for slot in slots {
-            self.join(slot, self.line_of(slot));
+            self.enter(slot, self.line_of(slot));
         }
     }
 
@@ -121,7 +121,7 @@ impl Gate {
             (Some(short), false) => Some(short),
             (None, _) => long(),
         };
-        let is_idle = || self.ledger.busy_count() < self.works_on();
+        let is_idle = || self.ledger.busy_count() < self.places();
         head.filter(|&slot| self.tickets.at(slot).stepped_back || is_idle())
     }
 
@@ -133,11 +133,6 @@ impl Gate {
             .waiting
             .first()
             .filter(|&slot| self.is_late(slot) && self.tickets.at(slot).request.entry == Entry::Queued)
-    }
-
-    /// On how many the service works at once, as far as that is known.
-    fn works_on(&self) -> u32 {
-        self.lanes.width.found().or_else(|| self.pace.works_on()).unwrap_or(1)
     }
 
     /// When the next may be sent to a service that stands still, if anybody waits for that.

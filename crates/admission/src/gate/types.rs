@@ -43,6 +43,8 @@ impl Gate {
             requests: self.lanes.requests(),
             types: self.types.learned(),
             speeds: self.pace.learned(),
+            capacity: self.room.found_requests(),
+            width: self.lanes.width.found(),
         }
     }
 
@@ -52,6 +54,12 @@ impl Gate {
         let now = self.advance(now);
         self.lanes.recall(learned.mean, learned.requests);
         self.pace.recall(&learned.speeds);
+        if let (Some(found), Some(capacity)) = (self.room.found(), learned.capacity) {
+            found.begin_with(capacity);
+        }
+        if let Some(width) = learned.width {
+            self.lanes.recall_width(width);
+        }
         let room = self.policy.types_max.min(learned.types.len());
         for known in &learned.types[learned.types.len() - room..] {
             if let Some(kind) = self.types.recall(known, now) {
@@ -201,7 +209,9 @@ impl Gate {
     /// The type is known: those that waited for that join the line of its lane.
     fn let_go(&mut self, work: Work, kind: u32) {
         let known = self.types.at(kind);
-        let waits_for_it = |slot: &u32| known.scouts.contains(slot) || self.is_held_back(*slot);
+        let is_parked = |slot: u32| self.tickets.at(slot).place == Place::Waiting(Line::Shard);
+        let waits_for_it =
+            |slot: &u32| known.scouts.contains(slot) || self.is_held_back(*slot) || is_parked(*slot);
         let slots: Vec<u32> = self.tickets.walk(&known.waiting).filter(waits_for_it).collect();
         for slot in slots {
             self.leave(slot);
@@ -221,7 +231,7 @@ impl Gate {
             let work = self.expected(kind);
             self.leave(slot);
             self.tickets.at_mut(slot).meter.work = work;
-            self.join(slot, Line::Short);
+            self.enter(slot, Line::Short);
         }
     }
 

@@ -6,9 +6,10 @@ use core::cmp::Reverse;
 
 use super::Gate;
 use crate::event::Lane;
-use crate::obstacle::{Obstacle, Silent};
+use crate::obstacle::{Obstacle, Shortage, Silent};
+use crate::order::ClassSet;
 use crate::pace::Parallelism;
-use crate::request::{Connection, PoolSet, RequestType, Ticket};
+use crate::request::{Connection, PoolId, PoolSet, RequestType, Ticket};
 use crate::snapshot::{Queued, Snapshot, TypeSnapshot};
 use crate::tickets::{Line, Place};
 use crate::time::{Duration, Instant};
@@ -23,6 +24,11 @@ impl Gate {
     /// The fewest requests that make the service nearly as fast as it was ever seen; 1 until that is known.
     pub fn places(&self) -> u32 {
         self.pace.works_on().unwrap_or(1)
+    }
+
+    /// A number of requests that shows whether the service works on more at once than was seen.
+    pub(super) fn enough(&self) -> u32 {
+        self.places().saturating_mul(2)
     }
 
     /// The state at the latest instant that the gate was told.
@@ -149,6 +155,29 @@ impl Gate {
         queue
     }
 
+    /// The pools whose requests wait for nothing but a connection of theirs.
+    pub fn short_of_connections(&self) -> Shortage {
+        let mut shortage = Shortage::default();
+        let lacks = |slot: &u32| self.obstacle_of(*slot) == Some(Obstacle::Connections) && self.fits(*slot);
+        let lines = || {
+            let own = self.classes.waits().map(|class| self.classes.at(class));
+            own.flat_map(|own| [&own.lines, &own.late])
+        };
+        for pool in PoolId::all() {
+            let bit = 1 << pool.index();
+            let known = ClassSet { pooled: bit, ..ClassSet::default() };
+            let fresh = ClassSet { fresh: bit, ..ClassSet::default() };
+            if lines().filter_map(|it| it.short.first(known)).any(|slot| lacks(&slot)) {
+                shortage.shorts.insert(pool);
+            }
+            let heavy = || lines().flat_map(|it| [it.long.first(known), it.short.first(fresh)]).flatten();
+            if self.connections.heavy_may_start() && heavy().any(|slot| lacks(&slot)) {
+                shortage.heavy.insert(pool);
+            }
+        }
+        shortage
+    }
+
     /// What keeps a request from starting now; `None` for one that doesn't wait.
     pub fn obstacle(&self, ticket: Ticket) -> Option<Obstacle> {
         self.obstacle_of(self.tickets.find(ticket)?)
@@ -159,7 +188,7 @@ impl Gate {
         let record = self.tickets.at(slot);
         let line = match record.place {
             Place::InFlight => return None,
-            Place::Waiting(Line::Nowhere) => self.line_of(slot),
+            Place::Waiting(Line::Nowhere | Line::Shard) => self.line_of(slot),
             Place::Waiting(line) => line,
         };
         let is_paused = self.connections.paused().contains(record.request.pool);

@@ -33,7 +33,7 @@
 //!
 //! | constant | | why |
 //! |---|---|---|
-//! | [`WEIGHT`] | 1/4096 | differences between clocks must be seen through types that vary by themselves; minutes at 13 requests/s |
+//! | [`WEIGHT`] | 1/4096 | clocks differ little beside types that vary; minutes at 13 requests/s |
 //! | [`FIRST`] | 200 | enough where types vary by CV 1; more than enough where they don't |
 //! | [`RANGE`] | 0.01 | clocks that differ by less (a tenth, in time) say nothing |
 //!
@@ -174,6 +174,11 @@ impl Width {
             self.found = None;
             (self.proof, self.extra) = (Proof::default(), 0);
         }
+    }
+
+    /// Another gate has found this number. It stays until requests of this gate say otherwise.
+    pub(crate) fn recall(&mut self, found: u32) {
+        self.found = TRIED[..self.possible].iter().position(|&tried| tried == found);
     }
 
     /// How many requests the service works on at once, if that was found.

@@ -7,7 +7,7 @@
 use crate::request::{PoolId, PoolSet};
 
 /// The class of one waiting request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Class(u8);
 
 const FRESH: u8 = PoolId::COUNT as u8;

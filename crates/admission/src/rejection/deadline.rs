@@ -7,26 +7,24 @@
 //! its deadline:
 //!
 //! ```text
-//! (those certainly ahead / drain rate + its own expected upstream time) · 0.8 > what is left until the deadline
+//! (certainly ahead / drain rate + its own expected upstream time) · 0.8 > time left until the deadline
 //! ```
 //!
-//! Certainly ahead are, first come first served, all in its line; under another order those of its own
-//! type, which rank alike (what else is in front it may overtake). The rate is of the whole gate, the
-//! fastest that they can be gone. So the wait is estimated from below, and the margin of [`SURE`] is for
-//! the noise of the rate (12 %) and for what varies within a type. A request that can start at once is
-//! never refused, whatever it is expected to take.
+//! Under FIFO all requests in the same line are certainly ahead. Under another order only those of the same
+//! type are, since they rank alike; the request may overtake all others. The drain rate is that of the whole
+//! gate, so the wait is estimated from below. The margin of [`SURE`] covers the noise of the rate (12 %) and
+//! the variation within a type. A request that can start at once is never refused.
 //!
-//! When it fails: what is ahead may leave by itself (clients that give up), so that some are refused who
-//! would have come through; the drain rate is an average, so that a burst of short ones ahead is taken for
-//! longer than it is. Where nothing waits in the gate (connections are plenty) nobody is refused, however
-//! long the service takes.
+//! When it fails: requests ahead may leave by themselves, so some are refused that would have come through.
+//! The drain rate is an average, so a burst of short requests ahead is overestimated. Where nothing waits in
+//! the gate (connections are plenty), nobody is refused, however long the service takes.
 
 use alloc::collections::BTreeSet;
 
 use super::drain::Drain;
 use crate::time::{Duration, Instant};
 
-/// Of what is expected, so much must be more than there is time.
+/// The part of the expected time that must exceed the time left.
 const SURE: f64 = 0.8;
 
 /// Whether a request behind so many others, itself expected to take so long, can't make its deadline.

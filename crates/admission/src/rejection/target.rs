@@ -2,10 +2,9 @@
 //!
 //! **Idea.** Present are those who wait and those whom the service is busy with. By Little's law their
 //! number is the rate of completions times the mean response time, whatever the order of service: T = N/X.
-//! So to bound N is to hold T, and N is known now, where response times are known when it is too late. Who
-//! would be one too many is refused on arrival, whatever it would take itself: every type is refused alike.
-//! Refusing what is expensive first would hold the mean with fewer refusals, and starve those who ask for
-//! it; a type that should pay for itself, or that may take longer, gets a target of its own.
+//! So to bound N is to hold T, and N is known now, where response times are known when it is too late. One
+//! too many is refused on arrival. Refusing the most expensive first would hold the mean with fewer refusals,
+//! and starve the clients that ask for it; a type that may take longer gets a target of its own.
 //!
 //! **Formula.** N ≤ K = K(ρ, X T_ref e^(−d)), with a fraction of a place granted by chance.
 //!
@@ -32,6 +31,10 @@
 //!   the service busy for nine tenths of the time by the model, as far as that fits into half of T_95. With
 //!   a mean, too, the smaller bound holds.
 //!
+//! **Order before refusing** (the gate's mean). While the target is missed, or was in the last five seconds,
+//! a found capacity is at most twice what the service works on at once: the queue's order helps. Nobody is
+//! refused who lowers the mean (own time and delay of others below the target), or while fewer are present.
+//!
 //! **Targets of types.** The requests of a type that has a target of its own are a group, and all others
 //! are one, held to the gate's target if it has one: a type's target takes the place of the gate's, the
 //! mean and the p95. Each group is held as above, with its own N, X, λ and D: first its own are refused.
@@ -51,17 +54,14 @@
 //! **Parameters** stand in `hold.rs` and `offered.rs`, each with its reason; the operator states the target
 //! alone.
 //!
-//! **When it fails.** A target below what a service takes when it is idle can't be held: everybody but one
-//! is refused. What varies for longer than the credit lasts (pages that take most of the work and come in
-//! clusters) looks like overload for seconds, and up to 0.6 % are refused at a load of 0.7 that a patient
-//! eye wouldn't refuse (coefficient of variation 4; none at 0.5). Where the target is less than about five
-//! service times the service can't be busy and the target be held at loads near 1, by anybody. The mean may
-//! hide who pays it: under shortest first a long request waits for seconds within a mean of 150 ms. Where
+//! **When it fails.** A p95 below what an idle service takes refuses everybody but one. What varies for
+//! longer than the credit lasts looks like overload: up to 0.6 % are refused at a load of 0.7. A target of
+//! less than about five service times can't be held with a busy service at loads near 1. The mean may
+//! hide the price: under shortest first a long request waits for seconds within a mean of 150 ms. Where
 //! about as many requests are long as may be late, the p95 of a minute jumps between what the short ones
-//! take and what the long ones take, with the share of long ones that came; what is held is that it is
-//! hardly ever far above the target, and it is mostly below. A type that is given a target while the
-//! service is overloaded begins with no drain rate of its own, and is let in too freely, or too little, for
-//! some seconds. A transaction whose client thinks is not present meanwhile.
+//! take and what the long ones take; it is hardly ever far above the target, and mostly below. A type that
+//! is given a target while the service is overloaded begins with no drain rate of its own. It is let in too
+//! freely, or too little, for some seconds. A transaction whose client thinks is not present meanwhile.
 
 mod hold;
 mod model;
@@ -206,10 +206,10 @@ impl Rule for Target {
 
     fn arrive(&mut self, now: Instant, it: Asked, present: u32, chance: &mut Chance) -> Option<TooMany> {
         let dither = chance.unit();
-        let mut too_many = (!self.all.admits(now, it.work, present, dither)).then_some(TooMany::OfAll);
+        let mut too_many = (!self.all.admits(now, it, present, dither)).then_some(TooMany::OfAll);
         if let Some(group) = self.group(it.request_type) {
             group.pass(now);
-            let admits = group.hold.admits(now, it.work, group.present, dither);
+            let admits = group.hold.admits(now, it, group.present, dither);
             self.tell(now, it.request_type);
             too_many = (!admits).then_some(TooMany::OfItsOwn);
         }
@@ -255,6 +255,10 @@ impl Rule for Target {
             Some(group) => group.hold.be_late(now),
             None => self.all.be_late(now),
         }
+    }
+
+    fn is_missed(&self) -> bool {
+        self.all.is_missed()
     }
 
     fn state(&self) -> Refusing {
@@ -308,7 +312,13 @@ mod tests {
         let mut now = Instant::ZERO;
         for at in 0..count {
             let request_type = [OWN, OTHER][at as usize % 2];
-            let it = Asked { request_type, work: Work::from_nanos(10 * MS), judged: false };
+            let it = Asked {
+                request_type,
+                work: Work::from_nanos(10 * MS),
+                has_place: false,
+                adds: f64::INFINITY,
+                judged: false,
+            };
             assert_eq!(target.arrive(now, it, 0, &mut Chance::new(at)), None);
             target.enter(now, request_type);
             now = Instant::from_nanos(now.as_nanos() + 10 * MS);

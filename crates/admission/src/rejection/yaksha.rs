@@ -161,7 +161,13 @@ mod tests {
     use crate::request::RequestType;
     use crate::work::Work;
 
-    const ANY: Asked = Asked { request_type: RequestType(0), work: Work::ZERO, judged: false };
+    const ANY: Asked = Asked {
+        request_type: RequestType(0),
+        work: Work::ZERO,
+        has_place: false,
+        adds: f64::INFINITY,
+        judged: false,
+    };
 
     fn settings(tuning: Tuning) -> YakshaSettings {
         YakshaSettings { tuning, ..YakshaSettings::new(Duration::from_millis(150)) }

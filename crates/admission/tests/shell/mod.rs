@@ -51,6 +51,7 @@ pub(crate) fn request(kind: u64) -> Request {
         connection: Connection::Needed,
         entry: Entry::Queued,
         client: None,
+        tenant: None,
         deadline: None,
     }
 }

@@ -4,7 +4,7 @@
 use std::vec::Vec;
 
 use super::*;
-use crate::egress::{Egress, EgressOrder, EgressPolicy, Ending, Size, Stream};
+use crate::egress::{Egress, EgressOrder, EgressPolicy, Ending, Priority, Size, Stream};
 
 const STEP: Duration = Duration::from_millis(1);
 /// What a connection buffers before it takes no more.
@@ -86,7 +86,7 @@ impl Bench {
     }
 
     fn open(&mut self, size: u64, takes: f64) {
-        let stream = self.egress.open(Size::Known(size)).unwrap();
+        let stream = self.egress.open(Size::Known(size), Priority::default()).unwrap();
         let (began, line) = (self.now, Line::new(self.now));
         let (left, held, stands, delivered) = (size, 0, 0.0, 0.0);
         self.flows.push(Flow { stream, began, size, left, held, stands, delivered, takes, line });

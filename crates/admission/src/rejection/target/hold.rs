@@ -5,9 +5,9 @@
 use super::model;
 use super::offered::Offered;
 use crate::policy::Goal;
+use crate::rejection::Asked;
 use crate::rejection::drain::Drain;
 use crate::time::{Duration, Instant};
-use crate::work::Work;
 
 /// The time constant of the feedback, in seconds: a debt is paid back in it, so that a step has settled
 /// within five; much shorter, and what varies by itself is held down, which leaves the service idle.
@@ -81,6 +81,8 @@ pub(crate) struct Hold {
     refused: Option<Instant>,
     /// When a request that is held to another target was last refused for this one.
     others_refused: Option<Instant>,
+    /// When requests last took longer than the mean target on average.
+    missed: Option<Instant>,
     /// By how much the response times of late are above the target, in request-seconds.
     debt: f64,
     /// The logarithm of how many times [`SPREAD`] the p95 is of the mean.
@@ -135,6 +137,7 @@ impl Hold {
             until: now,
             refused: None,
             others_refused: None,
+            missed: None,
             debt: 0.0,
             spread: 0.0,
             answers: [Answer::default(); 2],
@@ -192,6 +195,9 @@ impl Hold {
         };
         let unit = PATIENCE * allowed;
         self.debt = (self.debt + seconds).clamp(-unit * libm::log(TRIM_UP), unit * most);
+        if self.debt > 0.0 {
+            self.missed = Some(self.until);
+        }
     }
 
     /// One was late, or not.
@@ -216,16 +222,18 @@ impl Hold {
 
     /// One arrives that is expected to take so much. Whether it may join so many; `dither` is uniform from
     /// 0 to 1, so that a bound between two numbers is met on average.
-    pub(crate) fn admits(&mut self, now: Instant, work: Work, present: u32, dither: f64) -> bool {
+    pub(crate) fn admits(&mut self, now: Instant, it: Asked, present: u32, dither: f64) -> bool {
         self.seen = (self.seen + 1.0).min(MIX);
-        self.usual += (work.as_nanos() as f64 - self.usual) / self.seen;
+        self.usual += (it.work.as_nanos() as f64 - self.usual) / self.seen;
         self.offered.arrive(now);
         let usual = self.drain.rate(now) * self.mean.or(self.p95).unwrap_or(f64::INFINITY);
         if f64::from(present) > usual && self.offered.surges() && !self.limits(now) {
             // Credit is for the bursts of a calm time.
             self.debt = self.debt.max(0.0);
         }
-        let admits = f64::from(present) + dither < self.bound(now).max(1.0);
+        let is_of_all = self.scope == Scope::All && self.p95.is_none();
+        let lowers = is_of_all && self.mean.is_some_and(|mean| it.has_place || it.adds < mean);
+        let admits = lowers || f64::from(present) + dither < self.bound(now).max(1.0);
         if !admits {
             self.refused = Some(now);
         }
@@ -236,6 +244,11 @@ impl Hold {
     pub(crate) fn bound(&mut self, now: Instant) -> f64 {
         self.bound = self.ask(now);
         self.bound
+    }
+
+    /// Whether requests take longer than the mean target on average, or did lately.
+    pub(crate) fn is_missed(&self) -> bool {
+        is_recent(self.missed, self.until)
     }
 
     /// The result of the last call of `bound`; infinite before the first.
@@ -309,9 +322,17 @@ impl Hold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::RequestType;
+    use crate::work::Work;
 
     const MS: u64 = 1_000_000;
-    const WORK: Work = Work::from_nanos(20 * MS);
+    const ASKED: Asked = Asked {
+        request_type: RequestType(1),
+        work: Work::from_nanos(20 * MS),
+        has_place: false,
+        adds: f64::INFINITY,
+        judged: false,
+    };
 
     /// One server that takes 20 ms for each, in front of which a hold of this goal stands.
     struct Site {
@@ -355,7 +376,7 @@ mod tests {
                     self.ends = (self.present > 0).then_some(ends + 20 * MS);
                 }
                 self.pass_to(next);
-                if self.hold.admits(Instant::from_nanos(next), WORK, self.present, 0.5) {
+                if self.hold.admits(Instant::from_nanos(next), ASKED, self.present, 0.5) {
                     self.present += 1;
                     self.arrived.push_back(next);
                     self.ends = self.ends.or(Some(next + 20 * MS));
@@ -418,7 +439,7 @@ mod tests {
     fn nobody_is_refused_where_nobody_is() {
         let mut hold = Hold::new(mean(1), Scope::All, Instant::ZERO);
         hold.pass(Instant::from_nanos(1_000 * MS), 5);
-        assert!(!hold.admits(Instant::from_nanos(1_000 * MS), WORK, 1, 0.999));
-        assert!(hold.admits(Instant::from_nanos(1_000 * MS), WORK, 0, 0.999));
+        assert!(!hold.admits(Instant::from_nanos(1_000 * MS), ASKED, 1, 0.999));
+        assert!(hold.admits(Instant::from_nanos(1_000 * MS), ASKED, 0, 0.999));
     }
 }

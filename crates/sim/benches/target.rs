@@ -236,20 +236,13 @@ fn draw(path: &Path) {
         axis: "seconds",
         seconds: UNTIL as f64,
         panels: vec![
-            Panel {
-                title: "requests present (waiting or in service)".to_owned(),
-                scale: Scale::Logarithmic,
-                show: |value| format!("{value:.0}"),
-                curves: of(0),
-                marks: Vec::new(),
-            },
-            Panel {
-                title: "work completed, in cores".to_owned(),
-                scale: Scale::Linear,
-                show: |value| format!("{value:.1}"),
-                curves: of(1),
-                marks: Vec::new(),
-            },
+            Panel::new(
+                "requests present (waiting or in service)",
+                Scale::Logarithmic,
+                |value| format!("{value:.0}"),
+                of(0),
+            ),
+            Panel::new("work completed, in cores", Scale::Linear, |value| format!("{value:.1}"), of(1)),
         ],
     };
     plot.write(path).expect("the picture can be written");

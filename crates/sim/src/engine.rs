@@ -337,6 +337,7 @@ impl<'a, O: Observer> Engine<'a, O> {
                 request_type: Scenario::request_type(kind as usize),
                 class: asked.class,
                 client: connection.map(|connection| self.connections[connection as usize]),
+                tenant: None,
                 pool: PoolId::default(),
                 connection: Connection::Needed,
                 entry: Entry::Queued,

@@ -13,6 +13,7 @@
 //! because two clients in step with fixed times would show the phase between them and nothing else.
 
 mod published;
+mod settling;
 
 use admission::{
     Adaptation, Adapter, ClassGoal, ClassId, Duration, Event, Instant, Measure, Order, Policy, Promised,
@@ -28,20 +29,21 @@ use crate::record::{Row, Sample};
 use crate::scenario::{End, Kind, Scenario, Source};
 use crate::upstream::{Service, Upstream};
 pub use published::Published;
+pub use settling::{Change, KEPT, Resource, SPAN};
 
 /// The paper's tick.
 pub const TICK: Duration = Duration::from_secs(5);
 /// The paper's `MaxClients` (section 5.1).
-const WORKERS: u32 = 150;
+pub const WORKERS: u32 = 150;
 /// The processor time of a CGI request, in seconds.
 const CGI_WORK: f64 = 2e-4;
 /// How long a CGI request blocks its worker, in seconds.
-const CGI_BLOCKS: f64 = 2.86;
+pub const CGI_BLOCKS: f64 = 2.86;
 /// What 150 workers serve in Table 2, per second.
-const TABLE_RATE: f64 = 850.0;
+pub const TABLE_RATE: f64 = 850.0;
 /// The length of the runs of Table 2 (b), in seconds: the mean delay of those that were let in is then the
 /// paper's.
-const TABLE_SECONDS: f64 = 11.0;
+pub const TABLE_SECONDS: f64 = 11.0;
 
 /// Classes that take turns at the queue of Table 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,7 @@
 //! A [`Scenario`] says who sends requests, what they take, how the service serves them, and the policy of
 //! the gate in between. [`run`] plays it, a million requests a second, and checks after each run that
 //! nothing was lost ([`Law`]). A run is a function of its scenario: the same [`Run::trace`] on every
-//! machine. Nothing here decides anything: the gate is [`admission::Gate`], and the services that look at
-//! true service times are yardsticks.
+//! machine. The gate is [`admission::Gate`]. Services that look at true service times are yardsticks.
 //!
 //! ```
 //! use admission::{Capacity, Cost, Duration, LongLimit, Order, Policy};
@@ -41,7 +40,8 @@
 //! assert!(run.summary.types[0].response.mean < 0.01);
 //!
 //! // The same arrivals and service times without a gate.
-//! let ungated = Scenario { policy: Policy { connections: u32::MAX, long_limit: None, ..scenario.policy.clone() }, ..scenario };
+//! let policy = Policy { connections: u32::MAX, long_limit: None, ..scenario.policy.clone() };
+//! let ungated = Scenario { policy, ..scenario };
 //! assert_eq!(sim::run(&ungated)?.rows.len(), run.rows.len());
 //! # Ok::<(), sim::Error>(())
 //! ```

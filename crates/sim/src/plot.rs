@@ -98,6 +98,13 @@ pub struct Panel {
     pub marks: Vec<Mark>,
 }
 
+impl Panel {
+    /// A panel without marks.
+    pub fn new(title: impl Into<String>, scale: Scale, show: fn(f64) -> String, curves: Vec<Curve>) -> Self {
+        Self { title: title.into(), scale, show, curves, marks: Vec::new() }
+    }
+}
+
 /// A picture of several panels.
 #[derive(Clone, Debug)]
 pub struct Plot {

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | M/M/c | Erlang (1917) |
 //! | FIFO | Pollaczek (1930), Khinchine (1932) |
-//! | classes by priority, not interrupted | Cobham (1954); shortest first by class is the case of classes in order of their means |
+//! | classes by priority, not interrupted | Cobham (1954); shortest first orders classes by their means |
 //! | shortest first | Phipps (1956) |
 //! | shortest first by estimates | Mitzenmacher (2020) |
 //! | shortest remaining | Schrage and Miller (1966) |

@@ -36,7 +36,7 @@ pub use plain::{Plain, plain};
 pub use trace::{Malformed, read_trace};
 
 /// What one packet takes on the link beside its data: headers of TCP, IP and Ethernet, preamble and gap.
-pub const OVERHEAD: u64 = 78;
+const OVERHEAD: u64 = 78;
 
 /// From the server to a client and back in the paper's laboratory.
 pub const LAN: Duration = Duration::from_millis(1);
@@ -102,6 +102,16 @@ impl Queue {
     }
 }
 
+/// The TCP of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tcp {
+    /// TCP of the paper's time.
+    Published,
+    /// Linux today. A connection begins with ten segments, and keeps two packets or some more in its host's
+    /// own queue. When that is full TCP hears so at once: the packet stays unsent, and the window shrinks.
+    Linux,
+}
+
 /// What stands between a server and its clients.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -111,6 +121,16 @@ pub struct Setup {
     pub bits: f64,
     /// Most bytes of data in a packet.
     pub segment: u32,
+    /// What one packet takes on the link beside its data.
+    pub overhead: u64,
+    /// Bytes of a response's head. A gate sends it as a packet of its own.
+    pub head: u64,
+    /// The server's acknowledgments, for each connection.
+    pub acknowledgments: u32,
+    /// Packets of data that a gate lets stand in the kernel's queue.
+    pub standing: usize,
+    /// The server's TCP.
+    pub tcp: Tcp,
     /// From a server to a client and back.
     pub round_trip: Duration,
     /// The part of packets that is lost beyond the link, and of those of clients.
@@ -142,6 +162,11 @@ impl Setup {
             queue,
             bits: 10e6,
             segment: 1460,
+            overhead: OVERHEAD,
+            head: 0,
+            acknowledgments: 0,
+            standing: 1,
+            tcp: Tcp::Published,
             round_trip: LAN,
             loss: 0.0,
             reuse: 1,
@@ -154,10 +179,12 @@ impl Setup {
         }
     }
 
-    /// What a response of so many bytes takes of the link, with its headers and two packets without data.
+    /// What a response of so many bytes takes of the link, with its headers and the packets without data of a
+    /// connection of its own.
     pub fn on_the_link(&self, bytes: u64) -> u64 {
-        let packets = bytes.div_ceil(u64::from(self.segment)).max(1) + 2;
-        bytes + packets * OVERHEAD
+        let bytes = bytes + self.head;
+        let packets = bytes.div_ceil(u64::from(self.segment)).max(1) + 2 + u64::from(self.acknowledgments);
+        bytes + packets * self.overhead
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! | service | serves | for |
 //! |---|---|---|
-//! | [`Service::Fifo`] | c at a time, the others in order of arrival | the textbook's server behind a gate that orders |
+//! | [`Service::Fifo`] | c at a time, others in order of arrival | the textbook's server behind a gate |
 //! | [`Service::Sharing`] | all at once, at equal speed | a database; with a [`Collapse`] |
 //! | [`Service::Weighted`] | all at once, each source at its weight | a host with control groups |
-//! | [`Service::ShortestFirst`], [`Service::ShortestRemaining`] | by true service time | yardsticks that see what no gate can |
+//! | [`Service::ShortestFirst`], [`Service::ShortestRemaining`] | by true service time | yardsticks |
 //!
 //! Its speed may follow a schedule: drift is many small steps, a stall is a step to 0.
 

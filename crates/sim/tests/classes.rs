@@ -165,8 +165,8 @@ fn the_long_lane_stays_within_its_limit_and_each_class_gets_its_share_of_it() {
 
 const SPARE: ClassId = ClassId::named("spare");
 
-/// A shop of exponential requests at this load of all cores. A backfill in the background asks for all that it
-/// can get, in short batches; `None`: there is none.
+/// A shop of exponential requests at this load of all cores. A backfill in the background asks for all that
+/// it can get, in short batches; `None`: there is none.
 fn beside(cores: u32, load: f64, backfill: Option<u32>) -> Scenario {
     let shop_mean = 8.0;
     let spare = ServiceClass { turns: Turns::Background, ..ServiceClass::new(SPARE, Weight::ONE) };

@@ -4,8 +4,8 @@
 use admission::{Duration, EgressOrder, EgressPolicy};
 use sim::theory::BySize;
 use sim::uplink::{
-    Bytes, Demand, Download, Phases, Plain, Queue, Response, Served, Setup, closed_sizes, plain, poisson,
-    serve,
+    Bytes, Demand, Download, Phases, Plain, Queue, Response, Served, Setup, Tcp, closed_sizes, plain,
+    poisson, serve,
 };
 
 /// Bytes per second of a plain link.
@@ -229,4 +229,29 @@ fn losses_cost_time_and_no_response() {
     let served = serve(&setup, &Demand::Open(requests), Duration::from_secs(400), 1);
     assert!(served.incomplete() < 1e-9, "{}", served.incomplete());
     assert!((0.1..1.0).contains(&served.mean()), "{}", served.mean());
+}
+
+#[test]
+fn a_linux_whose_own_queue_is_full_sends_everything_later() {
+    let requests = vec![Download { at: Duration::ZERO, bytes: 100_000 }; 20];
+    let queue = Queue::Kernel { cutoffs: Vec::new(), length: 5 };
+    let setup = Setup { tcp: Tcp::Linux, head: 41, acknowledgments: 2, ..Setup::baseline(queue) };
+    let served = serve(&setup, &Demand::Open(requests), Duration::from_secs(60), 1);
+    assert_eq!(served.times().count(), 20);
+    assert!(served.seconds.last().unwrap().dropped > 0);
+}
+
+#[test]
+fn a_small_response_waits_for_what_a_gate_lets_stand_in_the_kernel() {
+    let small = |standing| {
+        let requests = [(0, 1_000_000), (500, 1_000)];
+        let requests = requests.map(|(at, bytes)| Download { at: Duration::from_millis(at), bytes }).to_vec();
+        let queue = Queue::gate(EgressOrder::ShortestRemaining, None);
+        let setup = Setup { standing, ..Setup::baseline(queue) };
+        serve(&setup, &Demand::Open(requests), Duration::from_secs(10), 1).responses[1].response.unwrap()
+    };
+    // Before the answer to its opening, and before its only packet.
+    let packet = 1_538.0 * 8.0 / 10e6;
+    let longer = small(5) - small(1);
+    assert!((longer - 8.0 * packet).abs() <= 2.0 * packet, "{longer}");
 }

@@ -206,7 +206,7 @@ pub fn back_end(data: &[u8]) {
         let fields = backend::parse_error(body);
         let _ = (fields.severity(), fields.is_fatal(), fields.code(), fields.message(), fields.detail());
         assert!(fields.iter().count() <= body.len());
-        let rewritten = Written::new(|out| backend::rewrite_error_message(body, out, <[u8]>::to_vec));
+        let rewritten = Written::new(|out| backend::rewrite_error(body, out, b'M', <[u8]>::to_vec));
         assert!(matches!(backend_frame(&rewritten), Ok(Some(frame)) if frame.len == rewritten.len()));
         if let Ok((name, value)) = backend::parse_parameter_status(body) {
             let again = Written::new(|out| backend::write_parameter_status(out, name, value));

@@ -99,18 +99,11 @@ fn panels(digests: &[Digest]) -> Vec<Panel> {
         digests.iter().map(curve).collect()
     };
     let count: fn(f64) -> String = |value| format!("{value:.0}");
-    let panel = |title: &str, scale, show, curves| Panel {
-        title: title.to_owned(),
-        scale,
-        show,
-        curves,
-        marks: Vec::new(),
-    };
     vec![
-        panel("Connections at the server", Scale::Linear, count, state(|one| one.connections as f64)),
-        panel("Connections refused so far", Scale::Linear, count, state(|one| one.refused as f64)),
-        panel("Mean response time", Scale::Logarithmic, short_seconds, over_time(digests, 0, LENGTH)),
-        panel(
+        Panel::new("Connections at the server", Scale::Linear, count, state(|one| one.connections as f64)),
+        Panel::new("Connections refused so far", Scale::Linear, count, state(|one| one.refused as f64)),
+        Panel::new("Mean response time", Scale::Logarithmic, short_seconds, over_time(digests, 0, LENGTH)),
+        Panel::new(
             "Mean time to the first byte",
             Scale::Logarithmic,
             short_seconds,

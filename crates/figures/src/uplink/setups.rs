@@ -148,13 +148,7 @@ fn ranges(plan: &Plan, trace: &[Download]) -> Figure {
                 seconds(shortest)
             );
         }
-        panels.push(Panel {
-            title: format!("{name}, up to {most}"),
-            scale: Scale::Logarithmic,
-            show: short_seconds,
-            curves,
-            marks: Vec::new(),
-        });
+        panels.push(Panel::new(format!("{name}, up to {most}"), Scale::Logarithmic, short_seconds, curves));
     }
     let said = [
         "Figs. 9 and 10, right: mean response time over the range of each factor",

@@ -70,12 +70,8 @@ fn detail(digests: &[Digest]) -> Figure {
             last.dropped,
         );
     }
-    let panel = |title: &str, which| Panel {
-        title: title.to_owned(),
-        scale: Scale::Logarithmic,
-        show: short_seconds,
-        curves: over_time(digests, which, SHOWN),
-        marks: Vec::new(),
+    let panel = |title: &str, which| {
+        Panel::new(title, Scale::Logarithmic, short_seconds, over_time(digests, which, SHOWN))
     };
     let said = [
         "Fig. 8: W1, 25 s at a load of 0.2 and 25 s at 1.2, in turn",

@@ -5,13 +5,16 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use admission::{Duration, Ending};
 
-use super::queue::{Before, Load, Next, Packet};
+use super::queue::{Before, Load, Packet};
 use super::sender::Sender;
-use super::{Demand, Download, OVERHEAD, Response, Second, Served, Setup};
+use super::{Demand, Download, Response, Second, Served, Setup, Tcp};
 use crate::chance::{Chance, Purpose};
 
 /// A client sends a lost request again after this, at least, in nanoseconds.
 const AGAIN_MIN: u64 = 200_000_000;
+/// A connection with nothing on its way, whose packet found the host's own queue full, tries again after
+/// this, in nanoseconds (Linux's `TCP_RESOURCE_PROBE_INTERVAL`).
+const PROBE: u64 = 500_000_000;
 /// Doublings of a time-out.
 const DOUBLINGS_MAX: u32 = 6;
 const SECOND: u64 = 1_000_000_000;
@@ -33,6 +36,8 @@ enum Due {
     Ack { connection: u32, response: u32, segment: u32, number: u64, sent: u64, landed: u64 },
     /// Perhaps a time-out.
     Timeout(u32),
+    /// A connection tries again whose packet found the host's own queue full.
+    Probe(u32),
     /// A user's patience ends in the n-th try.
     Abort(u32, u32),
     /// The state is recorded.
@@ -63,6 +68,10 @@ struct Connection {
     offered: u64,
     /// Packets in the kernel's queue.
     queued: u32,
+    /// Whether its own packets in that queue hold up the next.
+    held_up: bool,
+    /// Whether a probe is due.
+    probing: bool,
     /// When its time-out is, and whether somebody will look.
     deadline: u64,
     watched: bool,
@@ -159,6 +168,7 @@ impl Engine<'_> {
                     }
                 }
                 Due::Timeout(connection) => self.timeout(connection),
+                Due::Probe(connection) => self.probe(connection),
                 Due::Abort(user, attempt) => self.abort(user, attempt),
                 Due::Second => {
                     self.state.connections = self.busy;
@@ -227,9 +237,11 @@ impl Engine<'_> {
             stage: Stage::Connecting,
             user,
             served: 0,
-            sender: Sender::new(self.setup.segment, nanos(self.setup.first_timeout)),
+            sender: Sender::new(self.setup.tcp, self.setup.segment, nanos(self.setup.first_timeout)),
             offered: 0,
             queued: 0,
+            held_up: false,
+            probing: false,
             deadline: 0,
             watched: false,
             greeted: None,
@@ -315,12 +327,33 @@ impl Engine<'_> {
     }
 
     fn respond(&mut self, connection: u32) {
+        let one = &self.connections[connection as usize];
+        let (bytes, is_first) = (self.responses[one.user as usize].bytes, one.served == 0);
+        if is_first {
+            (0..self.setup.acknowledgments).for_each(|_| self.push_bare(connection, 0));
+        }
+        if matches!(self.before, Before::Gate { .. }) && self.setup.head > 0 {
+            self.push_bare(connection, self.setup.head);
+        }
+        let segments = self.size(connection).div_ceil(u64::from(self.setup.segment)).max(1) as u32;
         let one = &mut self.connections[connection as usize];
-        let bytes = self.responses[one.user as usize].bytes;
-        one.sender.begin(bytes.div_ceil(u64::from(self.setup.segment)).max(1) as u32);
+        one.sender.begin(segments);
         one.offered = 0;
         self.before.open(connection, bytes);
         self.forward(connection);
+    }
+
+    /// The bytes that a connection's segments carry.
+    fn size(&self, connection: u32) -> u64 {
+        let bytes = self.responses[self.connections[connection as usize].user as usize].bytes;
+        match self.before {
+            Before::Kernel { .. } => bytes + self.setup.head,
+            Before::Gate { .. } => bytes,
+        }
+    }
+
+    fn push_bare(&mut self, connection: u32, bytes: u64) {
+        self.push(Packet { connection, bytes, load: Load::Bare }, 0);
     }
 
     fn length(&self, bytes: u64, segment: u32) -> u64 {
@@ -330,41 +363,69 @@ impl Engine<'_> {
 
     /// Sends what the window lets, or offers it to the scheduler.
     fn forward(&mut self, connection: u32) {
-        let full = u64::from(self.setup.segment);
-        let bytes = self.responses[self.connections[connection as usize].user as usize].bytes;
+        let (full, bytes) = (u64::from(self.setup.segment), self.size(connection));
         let gate = matches!(self.before, Before::Gate { .. });
         loop {
             let one = &mut self.connections[connection as usize];
             let offered = one.offered.div_ceil(full) as usize;
             let Some(segment) = one.sender.ready(offered) else { break };
-            let length = self.length(bytes, segment);
             if gate {
+                let length = self.length(bytes, segment);
                 self.connections[connection as usize].offered += length;
                 self.before.offer(connection, length);
-            } else {
-                self.send(connection, segment);
+                continue;
+            }
+            one.held_up = !one.sender.may_queue(one.queued);
+            if one.held_up {
+                break;
+            }
+            if !self.send(connection, segment) && self.setup.tcp == Tcp::Linux {
+                self.refused(connection);
+                break;
             }
         }
         self.watch(connection);
     }
 
-    /// One segment leaves its socket.
-    fn send(&mut self, connection: u32, segment: u32) -> Packet {
-        let now = self.now;
+    /// The host's own queue was full, and TCP has heard of it.
+    fn refused(&mut self, connection: u32) {
         let one = &mut self.connections[connection as usize];
-        let bytes = self.responses[one.user as usize].bytes;
+        one.sender.refused();
+        if !one.sender.waits() && !one.probing {
+            one.probing = true;
+            let after = one.sender.timeout().max(AGAIN_MIN);
+            self.due(after, Due::Probe(connection));
+        }
+    }
+
+    fn probe(&mut self, connection: u32) {
+        let one = &mut self.connections[connection as usize];
+        if one.stage != Stage::Served || one.sender.waits() {
+            one.probing = false;
+            return;
+        }
+        self.forward(connection);
+        let one = &mut self.connections[connection as usize];
+        one.probing = one.stage == Stage::Served && !one.sender.waits() && !one.sender.is_done();
+        if one.probing {
+            self.due(PROBE, Due::Probe(connection));
+        }
+    }
+
+    /// One segment leaves its socket; whether the kernel's queue had room for it.
+    fn send(&mut self, connection: u32, segment: u32) -> bool {
+        let (now, bytes) = (self.now, self.size(connection));
+        let one = &mut self.connections[connection as usize];
         let number = one.sender.send(segment);
         // The socket's band is that of what it hasn't sent yet, also for what it sends again.
         let unsent = u64::from(one.sender.unsent()) * u64::from(self.setup.segment);
         let load = Load::Data { response: one.served, segment, number, sent: now };
         let length = self.length(bytes, segment);
-        if let Before::Kernel { .. } = self.before {
-            let in_queue = self.push(Packet { connection, bytes: length, load }, unsent + length);
-            if !in_queue {
-                self.connections[connection as usize].sender.out(number);
-            }
+        let has_room = self.push(Packet { connection, bytes: length, load }, unsent + length);
+        if !has_room && self.setup.tcp == Tcp::Published {
+            self.connections[connection as usize].sender.out(number);
         }
-        Packet { connection, bytes: length, load }
+        has_room
     }
 
     /// A packet goes into the kernel's queue; whether it found room.
@@ -412,36 +473,36 @@ impl Engine<'_> {
 
     fn transmit(&mut self) {
         while self.sending.is_none() {
-            let packet = match self.before.next(self.now) {
-                None => return,
-                Some(Next::Packet(packet)) => {
-                    self.connections[packet.connection as usize].queued -= 1;
-                    packet
-                }
-                Some(Next::Connection(connection, bytes)) => {
-                    let one = &mut self.connections[connection as usize];
-                    one.offered = one.offered.saturating_sub(bytes);
-                    let Some(segment) = one.sender.ready(0) else { continue };
-                    let packet = self.send(connection, segment);
+            while let Some((connection, bytes)) = self.before.grant(self.now, self.setup.standing) {
+                let one = &mut self.connections[connection as usize];
+                one.offered = one.offered.saturating_sub(bytes);
+                if let Some(segment) = one.sender.ready(0) {
+                    self.send(connection, segment);
                     self.watch(connection);
-                    packet
                 }
-            };
-            if let Load::Data { number, .. } = packet.load {
-                self.connections[packet.connection as usize].sender.out(number);
             }
+            let Some(packet) = self.before.next() else { return };
+            let one = &mut self.connections[packet.connection as usize];
+            one.queued -= 1;
+            if let Load::Data { number, .. } = packet.load {
+                one.sender.out(number);
+            }
+            let goes_on = std::mem::take(&mut one.held_up) && one.stage == Stage::Served;
             self.sending = Some(packet);
-            let lasts = (packet.bytes + OVERHEAD) as f64 * 8e9 / self.setup.bits;
+            let lasts = (packet.bytes + self.setup.overhead) as f64 * 8e9 / self.setup.bits;
             self.due(lasts as u64, Due::Free);
+            if goes_on {
+                self.forward(packet.connection);
+            }
         }
     }
 
     fn freed(&mut self) {
         let Some(packet) = self.sending.take() else { return };
-        self.state.sent += packet.bytes + OVERHEAD;
+        self.state.sent += packet.bytes + self.setup.overhead;
         let connection = packet.connection;
         match packet.load {
-            Load::Fin | Load::SynAck { lost: true } => {}
+            Load::Bare | Load::SynAck { lost: true } => {}
             Load::SynAck { lost: false } => {
                 let way = self.way();
                 self.ask(connection, way);
@@ -480,7 +541,7 @@ impl Engine<'_> {
         if one.served < self.setup.reuse {
             self.idle.push(connection);
         } else {
-            self.push(Packet { connection, bytes: 0, load: Load::Fin }, 0);
+            self.push_bare(connection, 0);
             self.leave(connection);
         }
     }

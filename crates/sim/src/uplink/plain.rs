@@ -1,6 +1,6 @@
 //! A link alone: requests need nothing but the link, so that theory can be its referee.
 
-use admission::{Egress, EgressPolicy, Ending, Instant, RequestType, Size, Stream};
+use admission::{Egress, EgressPolicy, Ending, Instant, Priority, RequestType, Size, Stream};
 use std::collections::BTreeMap;
 
 use super::{Download, Response, Served};
@@ -35,7 +35,7 @@ pub fn plain(policy: EgressPolicy, told: Plain, rate: f64, requests: &[Download]
                 Plain::Types => Size::OfType(kind(bytes)),
                 Plain::Unknown => Size::Unknown,
             };
-            if let Some(stream) = egress.open(size) {
+            if let Some(stream) = egress.open(size, Priority::default()) {
                 egress.offer(stream, bytes);
                 open.insert(stream, (arrived, bytes));
             }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use admission::{Egress, Ending, Instant, Size, Stream};
+use admission::{Egress, Ending, Instant, Priority, Size, Stream};
 
 use super::Queue;
 
@@ -19,17 +19,10 @@ pub(super) struct Packet {
 pub(super) enum Load {
     /// The server's answer to a new connection, which may be lost beyond the link.
     SynAck { lost: bool },
-    /// The end of a connection.
-    Fin,
+    /// Nothing that anybody waits for: an acknowledgment, a head, the end of a connection.
+    Bare,
     /// A segment of a response: of the connection's n-th, under this number.
     Data { response: u32, segment: u32, number: u64, sent: u64 },
-}
-
-/// What the link may send next.
-pub(super) enum Next {
-    Packet(Packet),
-    /// This connection may send a segment, for these bytes that it had offered.
-    Connection(u32, u64),
 }
 
 /// The queue before a link.
@@ -42,8 +35,8 @@ pub(super) enum Before {
     },
     Gate {
         egress: Box<Egress>,
-        /// Packets without data, which the kernel sends by itself.
-        control: VecDeque<Packet>,
+        /// The kernel's queue.
+        kernel: VecDeque<Packet>,
         streams: BTreeMap<Stream, u32>,
         connections: BTreeMap<u32, Stream>,
     },
@@ -62,7 +55,7 @@ impl Before {
             },
             Queue::Gate(policy) => Self::Gate {
                 egress: Box::new(Egress::new(policy.clone())),
-                control: VecDeque::new(),
+                kernel: VecDeque::new(),
                 streams: BTreeMap::new(),
                 connections: BTreeMap::new(),
             },
@@ -76,7 +69,7 @@ impl Before {
                 let band = cutoffs.partition_point(|&cutoff| cutoff <= remaining);
                 (&mut bands[band], *length)
             }
-            Self::Gate { control, .. } => (control, usize::MAX),
+            Self::Gate { kernel, .. } => (kernel, usize::MAX),
         };
         if queue.len() >= length {
             return Err(Dropped);
@@ -85,23 +78,29 @@ impl Before {
         Ok(())
     }
 
-    pub(super) fn next(&mut self, now: u64) -> Option<Next> {
+    /// The packet that the link sends next.
+    pub(super) fn next(&mut self) -> Option<Packet> {
         match self {
-            Self::Kernel { bands, .. } => bands.iter_mut().find_map(VecDeque::pop_front).map(Next::Packet),
-            Self::Gate { egress, control, streams, .. } => match control.pop_front() {
-                Some(packet) => Some(Next::Packet(packet)),
-                None => {
-                    let grant = egress.next(Instant::from_nanos(now))?;
-                    streams.get(&grant.stream).map(|&connection| Next::Connection(connection, grant.bytes))
-                }
-            },
+            Self::Kernel { bands, .. } => bands.iter_mut().find_map(VecDeque::pop_front),
+            Self::Gate { kernel, .. } => kernel.pop_front(),
         }
+    }
+
+    /// A connection that may send a segment, and the bytes that it had offered for it, while fewer than
+    /// `standing` packets are in the kernel's queue.
+    pub(super) fn grant(&mut self, now: u64, standing: usize) -> Option<(u32, u64)> {
+        let Self::Gate { egress, kernel, streams, .. } = self else { return None };
+        if kernel.len() >= standing {
+            return None;
+        }
+        let grant = egress.next(Instant::from_nanos(now))?;
+        streams.get(&grant.stream).map(|&connection| (connection, grant.bytes))
     }
 
     /// A response begins.
     pub(super) fn open(&mut self, connection: u32, bytes: u64) {
         if let Self::Gate { egress, streams, connections, .. } = self
-            && let Some(stream) = egress.open(Size::Known(bytes))
+            && let Some(stream) = egress.open(Size::Known(bytes), Priority::default())
         {
             streams.insert(stream, connection);
             connections.insert(connection, stream);

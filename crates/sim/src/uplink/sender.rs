@@ -4,13 +4,23 @@
 //! start from two segments, a segment counts as lost when three that were sent after it have arrived, one
 //! halving for each window, and a time-out that doubles (RFC 2988 with Linux's least time-out of 200 ms). The
 //! client's window is 32 KB.
+//!
+//! [`Tcp::Linux`] begins with ten segments, shrinks the window to seven tenths (CUBIC, RFC 9438), and its
+//! client opens its window as far as needed. "TCP small queues" bound what one connection has in the host's
+//! own queue: two packets, or what it sends in a millisecond.
 
 use std::collections::{BTreeSet, VecDeque};
 
+use super::Tcp;
+
 /// The client's window, in bytes.
 const WINDOW: u32 = 32 * 1024;
-/// Segments that a connection sends at first.
-const FIRST_WINDOW: f64 = 2.0;
+/// The most that a client of today opens its window to.
+const WINDOW_MAX: u32 = 6 << 20;
+/// Linux sends this many times faster than the window each round trip, for the bound on its own queue.
+const PACING: f64 = 2.0;
+/// What a packet in the host's own queue takes of its memory, beside its data.
+const BOOKKEEPING: f64 = 856.0;
 /// A segment counts as lost when this many segments that were sent later have arrived.
 const REORDERED: u64 = 3;
 /// The least time-out, in nanoseconds.
@@ -45,6 +55,8 @@ pub(super) struct Sender {
     latest: u64,
     /// Losses of those that were sent before this number don't halve the window again.
     halved: u64,
+    tcp: Tcp,
+    segment: f64,
     window: f64,
     window_max: f64,
     threshold: f64,
@@ -54,8 +66,14 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(segment: u32, first_timeout: u64) -> Self {
+    pub(super) fn new(tcp: Tcp, segment: u32, first_timeout: u64) -> Self {
+        let (window, most) = match tcp {
+            Tcp::Published => (2.0, WINDOW),
+            Tcp::Linux => (10.0, WINDOW_MAX),
+        };
         Self {
+            tcp,
+            segment: f64::from(segment),
             arrived: Vec::new(),
             left: 0,
             next: 0,
@@ -66,8 +84,8 @@ impl Sender {
             gone: 0,
             latest: 0,
             halved: 0,
-            window: FIRST_WINDOW,
-            window_max: f64::from((WINDOW / segment).max(2)),
+            window,
+            window_max: f64::from((most / segment).max(2)),
             threshold: f64::INFINITY,
             smoothed: None,
             timeout: first_timeout,
@@ -145,10 +163,34 @@ impl Sender {
         });
         self.on_the_way = on_the_way;
         if halve {
-            self.halved = self.numbered;
-            self.threshold = (self.window / 2.0).max(2.0);
-            self.window = self.threshold;
+            self.shrink();
         }
+    }
+
+    fn shrink(&mut self) {
+        let to = if self.tcp == Tcp::Linux { 0.7 } else { 0.5 };
+        self.halved = self.numbered;
+        self.threshold = (self.window * to).max(2.0);
+        self.window = self.threshold;
+    }
+
+    /// The segment that was sent last found the host's own queue full: it isn't sent.
+    pub(super) fn refused(&mut self) {
+        let Some(sent) = self.on_the_way.pop_back() else { return };
+        self.flight -= 1;
+        self.lost.insert(sent.segment);
+        if sent.number > self.halved {
+            self.shrink();
+        }
+    }
+
+    /// Whether another packet may join `queued` ones of this connection in the host's own queue.
+    pub(super) fn may_queue(&self, queued: u32) -> bool {
+        let packet = self.segment + BOOKKEEPING;
+        let rate =
+            self.smoothed.map_or(0.0, |(smoothed, _)| PACING * self.window * self.segment / smoothed * 1e9);
+        let bound = (2.0 * packet).max(rate / 1024.0);
+        self.tcp == Tcp::Published || self.flight <= 1 || f64::from(queued) * packet < bound
     }
 
     /// A segment has left the host's own queue, or found it full. Until then it can't be lost.
@@ -216,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_window_doubles_with_each_round_trip() {
-        let mut sender = Sender::new(1460, 3_000_000_000);
+        let mut sender = Sender::new(Tcp::Published, 1460, 3_000_000_000);
         sender.begin(100);
         for expected in [2, 4, 8, 16] {
             let round = sent(&mut sender);
@@ -227,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_segment_is_sent_again_when_three_later_ones_have_arrived() {
-        let mut sender = Sender::new(1460, 3_000_000_000);
+        let mut sender = Sender::new(Tcp::Published, 1460, 3_000_000_000);
         sender.begin(100);
         sender.window = 8.0;
         let round = sent(&mut sender);
@@ -238,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_time_out_sends_everything_again_one_by_one_and_doubles() {
-        let mut sender = Sender::new(1460, 3_000_000_000);
+        let mut sender = Sender::new(Tcp::Published, 1460, 3_000_000_000);
         sender.begin(2);
         assert_eq!(sent(&mut sender).len(), 2);
         sender.timed_out();
@@ -250,5 +292,21 @@ mod tests {
         let rest = sent(&mut sender);
         sender.acknowledged(rest[0].0, rest[0].1, 1_000_000);
         assert!(sender.is_done());
+    }
+
+    #[test]
+    fn linux_keeps_two_packets_in_its_own_queue_and_hears_when_that_is_full() {
+        let mut sender = Sender::new(Tcp::Linux, 1448, 1_000_000_000);
+        sender.begin(100);
+        sender.measure(100_000_000);
+        let round: Vec<u64> = (0..10).map(|segment| sender.send(segment)).collect();
+        assert_eq!(sender.ready(0), None);
+        assert!(sender.may_queue(1) && !sender.may_queue(2));
+        // The last one is taken back, and the window shrinks from ten to seven.
+        sender.refused();
+        (0..2).for_each(|at| sender.acknowledged(at, round[at as usize], 100_000_000));
+        assert_eq!(sender.ready(0), None);
+        sender.acknowledged(2, round[2], 100_000_000);
+        assert_eq!(sender.ready(0), Some(9));
     }
 }

@@ -27,10 +27,10 @@ pub(crate) fn warns_of_its_text(sql: &str) -> bool {
     sql.contains('\\')
 }
 
-/// Whether a failed transaction describes a statement otherwise. What an EXECUTE returns depends on what the
-/// server has prepared, and the gate says that it returns rows.
+/// Whether a failed transaction describes a statement otherwise. What an EXECUTE or a FETCH returns depends
+/// on what the server had prepared or opened, and the gate says that it returns rows.
 pub(crate) fn differs_described(sql: &str) -> bool {
-    sql.starts_with("EXECUTE")
+    sql.starts_with("EXECUTE") || sql.starts_with("FETCH")
 }
 
 /// Whether statements of one text are heard otherwise than each by itself. Where the gate has answered for a

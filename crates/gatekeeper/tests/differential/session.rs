@@ -364,7 +364,10 @@ fn word(tag: u8, body: &[u8]) -> String {
     match tag {
         b'E' | b'N' => {
             let fields = parse_error(body);
-            format!("{}({} {})", tag as char, fields.code(), readable(fields.message()))
+            let more = [(b'V', "severity"), (b'D', "detail"), (b'H', "hint"), (b'P', "position")];
+            let more = more.into_iter().filter_map(|(field, name)| Some((name, fields.get(field)?)));
+            let more: String = more.map(|(name, value)| format!(" {name}={}", readable(value))).collect();
+            format!("{}({} {}{more})", tag as char, fields.code(), readable(fields.message()))
         }
         b'D' => format!("D({})", columns(body).join(",")),
         b'T' => format!("T({})", described(body)),

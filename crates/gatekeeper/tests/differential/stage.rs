@@ -34,12 +34,8 @@ const CONTENTS: &str = "
 
 /// What shows whose state a session sees, as one statement for an idle session.
 const PROBE: &str = "SELECT
-    (SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN
-        ('TimeZone', 'client_encoding', 'DateStyle', 'IntervalStyle', 'application_name', 'search_path',
-         'statement_timeout', 'lock_timeout', 'work_mem', 'default_transaction_isolation',
-         'default_transaction_read_only', 'default_transaction_deferrable', 'default_text_search_config',
-         'bytea_output', 'extra_float_digits', 'standard_conforming_strings', 'escape_string_warning',
-         'enable_seqscan', 'role', 'session_authorization', 'xmloption', 'client_min_messages')),
+    (SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings
+        WHERE context IN ('user', 'superuser') AND name NOT LIKE '%.%'),
     coalesce(current_setting('app.tenant', true), ''), coalesce(current_setting('app.other', true), ''),
     current_user, session_user,
     (SELECT string_agg(c, ',' ORDER BY c) FROM pg_listening_channels() c),

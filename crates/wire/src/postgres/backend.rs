@@ -297,14 +297,14 @@ fn write_fields(out: &mut BytesMut, tag: u8, error: &Error<'_>) {
     });
 }
 
-/// Appends the ErrorResponse whose body is `body` with the text of its message field replaced by what
-/// `replace` makes of it; all other fields are copied.
-pub fn rewrite_error_message(body: &[u8], out: &mut BytesMut, replace: impl FnOnce(&[u8]) -> Vec<u8>) {
+/// Appends the ErrorResponse whose body is `body` with the text of its field `replaced` (b'M' is the message)
+/// replaced by what `replace` makes of it; all other fields are copied.
+pub fn rewrite_error(body: &[u8], out: &mut BytesMut, replaced: u8, replace: impl FnOnce(&[u8]) -> Vec<u8>) {
     let mut replace = Some(replace);
     write::message(out, b'E', |out| {
         for (code, field) in parse_error(body).iter() {
             out.put_u8(code);
-            match replace.take_if(|_| code == b'M') {
+            match replace.take_if(|_| code == replaced) {
                 Some(replace) => write::text(out, &replace(field)),
                 None => write::text(out, field),
             }

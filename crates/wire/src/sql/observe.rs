@@ -326,8 +326,7 @@ impl Observer {
             false => Touches::Anything,
         };
         let text = sql.get(self.start..self.end).unwrap_or_default();
-        let creates = self.creates;
-        Statement { text, kind, effects: self.effects, touches, creates }
+        Statement { text, kind, effects: self.effects, touches, creates: self.creates }
     }
 
     /// The rest of a text that can't be read on.

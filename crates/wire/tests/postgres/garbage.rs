@@ -32,7 +32,7 @@ proptest! {
         let _ = backend::parse_authentication(&bytes);
         let _ = backend::parse_command_tag(&bytes);
         let mut out = BytesMut::new();
-        backend::rewrite_error_message(&bytes, &mut out, <[u8]>::to_vec);
+        backend::rewrite_error(&bytes, &mut out, b'M', <[u8]>::to_vec);
         let whole = Frame { tag: b'E', len: out.len() };
         prop_assert_eq!(backend_frame(&out), Ok(Some(whole)));
     }

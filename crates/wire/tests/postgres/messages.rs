@@ -226,18 +226,20 @@ fn a_malformed_error_reads_as_one_that_ends_there() {
 }
 
 #[test]
-fn only_the_message_of_an_error_is_rewritten() {
+fn only_one_field_of_an_error_is_rewritten() {
     let body = b"SERROR\0VERROR\0C26000\0Mstatement \"gk1\" does not exist\0Fprepare.c\0\0";
     let bytes = written(|out| {
-        backend::rewrite_error_message(body, out, |text| {
+        backend::rewrite_error(body, out, b'M', |text| {
             assert_eq!(text, b"statement \"gk1\" does not exist");
             b"statement \"s\" does not exist".to_vec()
         });
     });
     let expected = b"E\0\0\0\x43SERROR\0VERROR\0C26000\0Mstatement \"s\" does not exist\0Fprepare.c\0\0";
     assert_eq!(bytes, expected);
-    let untouched = written(|out| backend::rewrite_error_message(b"C1\0\0", out, |_| vec![b'x']));
+    let untouched = written(|out| backend::rewrite_error(b"C1\0\0", out, b'M', |_| vec![b'x']));
     assert_eq!(untouched, b"E\0\0\0\x08C1\0\0");
+    let moved = written(|out| backend::rewrite_error(b"C1\0P12\0\0", out, b'P', |_| b"7".to_vec()));
+    assert_eq!(moved, b"E\0\0\0\x0bC1\0P7\0\0");
 }
 
 #[test]

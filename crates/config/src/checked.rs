@@ -26,11 +26,14 @@ mod types;
 
 pub use auth::{Auth, AuthMethod, AuthQuery, ChannelBinding};
 pub(crate) use auth::{CHANNEL_BINDINGS, METHODS};
-pub use class::{Class, FieldRule, TagRule};
+pub use class::{Class, FieldRule, TagRule, TenantBy};
 pub use gate::{Gate, Mode, Protocol, Service, Trace, TraceFull};
 pub(crate) use gate::{MODES, PROTOCOLS, TRACE_FULL, read_simulated};
-pub(crate) use http::{EGRESSES, TYPE_FIELDS, VERSIONS};
-pub use http::{Egress, HealthCheck, Http, HttpVersion, Network, Route, TypeField, Uplink};
+pub(crate) use http::{EGRESSES, KERNEL_BANDS, TYPE_FIELDS, VERSIONS};
+pub use http::{
+    Egress, HealthCheck, Http, HttpVersion, KernelBands, Network, Route, TypeField, UPLINKS, Uplink,
+    bits_per_second,
+};
 pub use mysql::{Mysql, UserQuery};
 pub use policy::{Connections, LongLimit};
 pub(crate) use postgres::{ON_DISCONNECT, POOLINGS};
@@ -156,15 +159,24 @@ impl World {
                 errors.push(Error { position, hint, ..Error::new(why) });
             }
         }
-        let checking = if syntax.is_empty() { errors } else { &mut Vec::new() };
         let mut unfilled = Vec::new();
         values.fill_in(document.get_mut(), &mut |start, error| {
             unfilled.push(Error { position: Some(Position::of(text, start)), ..error });
         });
-        let world = Self::read_document(&document, (text, examine), checking);
-        // What else is wrong with such a text would only confuse.
-        checking.retain(|error| unfilled.iter().all(|it| it.position != error.position));
-        checking.append(&mut unfilled);
+        let mut found = Vec::new();
+        let world = Self::read_document(&document, (text, examine), &mut found);
+        if syntax.is_empty() {
+            // What else is wrong with such a text would only confuse.
+            found.retain(|error| unfilled.iter().all(|it| it.position != error.position));
+            found.iter_mut().for_each(|error| values.add_to(error));
+            found.append(&mut unfilled);
+        } else {
+            // A file that a gate names is missing, whatever the rest means.
+            let mut guessed = Vec::new();
+            Self::read_document(&document, (text, &|_| Vec::new()), &mut guessed);
+            found.retain(|error| !guessed.contains(error));
+        }
+        errors.append(&mut found);
         world
     }
 

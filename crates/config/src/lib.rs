@@ -25,9 +25,10 @@ mod variables;
 pub use address::Address;
 pub use checked::{
     Admin, Auth, AuthMethod, AuthQuery, ChannelBinding, Class, Connections, Egress, FieldRule, Gate,
-    HealthCheck, Http, HttpVersion, Identity, Log, LogFormat, LogLevel, LongLimit, Mode, Mysql, Network,
-    OnDisconnect, OwnTarget, Pooling, Postgres, Protocol, Route, Service, SocketMode, TagRule, Tls, TlsMode,
-    Trace, TraceFull, TypeField, Uplink, UpstreamTls, UpstreamTlsMode, UserQuery, World, rejection_name,
+    HealthCheck, Http, HttpVersion, Identity, KernelBands, Log, LogFormat, LogLevel, LongLimit, Mode, Mysql,
+    Network, OnDisconnect, OwnTarget, Pooling, Postgres, Protocol, Route, Service, SocketMode, TagRule,
+    TenantBy, Tls, TlsMode, Trace, TraceFull, TypeField, UPLINKS, Uplink, UpstreamTls, UpstreamTlsMode,
+    UserQuery, World, bits_per_second, rejection_name,
 };
 pub use effective::{Row, capacity_text, effective, rows};
 pub use error::{Error, Errors, Origin, Position};
@@ -64,8 +65,8 @@ pub struct Fault {
     pub hint: Option<String>,
 }
 
-/// Looks at the files that a gate names, which is nothing that this crate does. Only asked of gates that
-/// are right otherwise.
+/// Looks at the files that a gate names, which is nothing that this crate does. A key that is wrong has its
+/// default.
 pub type Examine<'a> = &'a dyn Fn(&Gate) -> Vec<Fault>;
 
 /// Reads and checks a file, and the files that it names.

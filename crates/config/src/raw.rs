@@ -31,7 +31,7 @@ pub(crate) use section::{Before, Section, hint_for_unknown, literal, unknown_key
 pub(crate) use values::CONTROLLERS;
 pub(crate) use values::{
     Complaint, aging, amount, amount_or_steps, at_most_a_day, boolean, bound, capacity, choice, counts,
-    curve, integer, laboratory, list, long_limit, long_time, memory, some_text, some_time, steps, text,
+    curve, integer, laboratory, list, long_limit, long_time, memory, real, some_text, some_time, steps, text,
     texts, time_or_none, times, users, weights,
 };
 
@@ -202,7 +202,7 @@ pub const PROCESS: &[Field] = &[
         form: Form::Any,
         takes: "16 to 1000000 megabytes, or `\"auto\"`",
         default: Value("\"auto\""),
-        doc: "The most memory for clients' messages, prepared statements' texts and waiting bodies, at all gates together. Up to 4 KiB of each client aren't counted. Where there is no room, the largest is refused first: with SQLSTATE 53200, or 503 over HTTP. `auto` is an eighth of the machine's or control group's memory, at least 64 and at most 1024.",
+        doc: "The most memory for clients' messages, prepared statements' texts, heads and waiting bodies, at all gates together. What HTTP/2 lets clients send ahead (4 MiB for each connection) counts once it has come. Up to 4 KiB of each client or request aren't counted. Where there is no room, the largest is refused first: with SQLSTATE 53200, or 503 over HTTP. `auto` is an eighth of the machine's or control group's memory, at least 64 and at most 1024.",
         reason: "A single message may take 256 MB, so a few clients could take all memory.",
         reloadable: true,
     },

@@ -2,14 +2,15 @@
 //! the two characters.
 //!
 //! A text is filled in after the file has been read as TOML: no value can end its quotes or add a key. Errors
-//! quote what the file has, and never a value of the environment.
+//! quote what the file has. A value of the environment they show only where a number was expected: no such
+//! key holds a secret.
 
 use std::collections::HashMap;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::Error;
+use crate::error::{Error, quoted};
 
 /// What an environment has for a name.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -96,6 +97,16 @@ impl Values {
             Some(read @ (DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_))) => read,
             _ => DeValue::String(value.into()),
         }
+    }
+
+    /// Says what the variable held that is all that a value has, where the key takes a number.
+    pub(crate) fn add_to(&self, error: &mut Error) {
+        let (Some(key), Some(value)) = (&error.key, &error.value) else { return };
+        let name = value.trim_matches('"').strip_prefix("${").and_then(named);
+        let held = name.and_then(|name| Some((name, self.known.get(name)?.as_deref()?)));
+        let is_of_number = (self.takes_numbers)(key) && error.why.contains("isn't a number");
+        let Some((name, held)) = held.filter(|_| is_of_number) else { return };
+        error.why += &format!(" ({name} is {:?})", quoted(held));
     }
 
     fn value_of(&self, name: &str) -> Result<&str, Wrong> {

@@ -3,7 +3,7 @@
 #![expect(clippy::panic, reason = "a helper of tests fails like a test")]
 
 use admission::{ClassId, ServiceClass, Share, Turns, Weight};
-use config::{FieldRule, Origin, TagRule, World, effective, parse, reload};
+use config::{FieldRule, Origin, TagRule, TenantBy, World, effective, parse, reload};
 
 const GATE: &str = "[[gate]]\nprotocol = \"http\"\nupstream = \"a:1\"\n";
 const FULL: &str = r#"
@@ -183,6 +183,32 @@ fn a_class_in_the_background_has_no_share_and_yields_to_some() {
 }
 
 #[test]
+fn a_class_says_what_its_tenants_are_known_by() {
+    let table = |by: &str| format!("[[gate.class]]\nname = \"default\"\ntenant = \"{by}\"\n");
+    let database = "[[gate]]\nupstream = \"db:5432\"\n";
+    for (gate, by, expected) in [
+        (GATE, "header X-Tenant", TenantBy::Header("x-tenant".into())),
+        (GATE, "network", TenantBy::Network),
+        (database, "user", TenantBy::User),
+        (database, "network", TenantBy::Network),
+    ] {
+        let full = world(&format!("{gate}{}", table(by)));
+        assert_eq!(full.gates[0].classes[0].tenant, Some(expected));
+        assert_eq!(world(&effective(&full)).gates[0].classes, full.gates[0].classes);
+    }
+    for (gate, by) in [(GATE, "user"), (GATE, "header a: b"), (database, "header a")] {
+        let said = read(&format!("{gate}{}", table(by))).unwrap_err();
+        assert!(
+            said.contains("is nothing that tenants are known by here") && said.contains("write"),
+            "{said}"
+        );
+    }
+    let twice = format!("{GATE}{}{}", table("network"), table("network"));
+    let said = read(&twice).unwrap_err();
+    assert!(said.contains("another table of \"default\" says the tenant"), "{said}");
+}
+
+#[test]
 fn what_is_wrong_before_a_database_is_told() {
     let table = "[[gate.class]]\nname = \"gold\"\n";
     for (lines, expected) in [
@@ -198,6 +224,11 @@ fn what_is_wrong_before_a_database_is_told() {
             "user = \"a\"\n[[gate.class]]\nname = \"tin\"\nuser = \"a\"\ndatabase = \"shop\"",
             "gate: class: name = \"tin\": never decides: a table of \"gold\" before it fits all that it fits",
         ),
+        (
+            "user = \"a\"\nweight = 0\n[[gate.class]]\nname = \"tin\"\nuser = \"a\"\nfloor = 2",
+            "gate: class: name = \"tin\": never decides: a table of \"gold\" before it fits all that it fits",
+        ),
+        ("user = \"a\"\nweight = -1", "weight = -1: must be from 0.001 to 1000"),
     ] {
         let said = read(&format!("[[gate]]\nupstream = \"db:5432\"\n{table}{lines}\n")).expect_err(lines);
         assert!(said.contains(expected), "{lines}\n{said}");

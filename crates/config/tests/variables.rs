@@ -45,6 +45,10 @@ fn a_value_stays_within_its_text_and_is_never_quoted() {
     assert!(!said.contains("queue_max"), "{said}");
     let said = gate("upstream = \"db:5432\"\nqueue_timeout = \"${SECRET}\"").unwrap_err();
     assert!(said.contains("queue_timeout = \"${SECRET}\"") && !said.contains("geheim"), "{said}");
+    // What should be a number is no secret.
+    let said = gate("upstream = \"db:5432\"\nconnections = \"${DB_HOST}\"").unwrap_err();
+    let told = "connections = \"${DB_HOST}\": isn't a number of connections (DB_HOST is \"db.internal\");";
+    assert!(said.contains(told), "{said}");
 }
 
 #[test]

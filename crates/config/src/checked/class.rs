@@ -43,6 +43,8 @@ pub struct Class {
     pub ceiling: Option<Share>,
     /// How it takes turns, if it stands here.
     pub turns: Option<Turns>,
+    /// What its tenants are known by, if it stands here.
+    pub tenant: Option<TenantBy>,
     /// One of these, as they are written; none: any.
     pub paths: Vec<String>,
     /// One of these, in lower case; none: any.
@@ -61,6 +63,27 @@ pub struct Class {
     pub types: Vec<String>,
     /// One of these tags; none: any.
     pub tags: Vec<TagRule>,
+}
+
+/// What makes a tenant of those whose requests are of one class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TenantBy {
+    /// The address, or for IPv6 the network of 64 bits, that a client comes from.
+    Network,
+    /// The user that logged in.
+    User,
+    /// The value of this field, in lower case.
+    Header(String),
+}
+
+impl std::fmt::Display for TenantBy {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Network => formatter.write_str("network"),
+            Self::User => formatter.write_str("user"),
+            Self::Header(name) => write!(formatter, "header {name}"),
+        }
+    }
 }
 
 /// A tag that a statement has to have.
@@ -232,6 +255,7 @@ fn read_one(
         floor: below.read_given("floor", share),
         ceiling: below.read_given("ceiling", share),
         turns: below.read_given("background", background),
+        tenant: below.read_given("tenant", |value| tenant(value, rules)),
         paths: below.read_given("path", |value| some(raw::texts(value)?, path)).unwrap_or_default(),
         hosts: below.read_given("host", |value| some(raw::texts(value)?, host)).unwrap_or_default(),
         fields: below.read_given("header", |value| some(raw::texts(value)?, field)).unwrap_or_default(),
@@ -243,7 +267,7 @@ fn read_one(
         tags: below.read_given("tag", |value| some(raw::texts(value)?, tag)).unwrap_or_default(),
     };
     refuse_keys_of_others(&mut below, rules.protocol());
-    if below.error_count() > errors_before {
+    if below.has_complained_of(&DECIDES, errors_before) {
         return None;
     }
     let is_same = |other: &&Class| other.name == class.name;
@@ -267,6 +291,7 @@ fn read_one(
         ("importance", class.importance.is_some() && others().any(|other| other.importance.is_some())),
         ("floor", class.floor.is_some() && others().any(|other| other.floor.is_some())),
         ("ceiling", class.ceiling.is_some() && others().any(|other| other.ceiling.is_some())),
+        ("tenant", class.tenant.is_some() && others().any(|other| other.tenant.is_some())),
         ("background", class.turns.is_some() && others().any(|other| other.turns.is_some())),
     ] {
         if is_twice {
@@ -298,17 +323,41 @@ fn refuse_keys_of_others(below: &mut Section<'_>, protocol: Protocol) {
     }
 }
 
+/// The keys that say which requests a class is for, and what it is called.
+const DECIDES: [&str; 10] =
+    ["name", "path", "host", "header", "network", "user", "database", "application", "type", "tag"];
+
 fn weight(value: &DeValue<'_>) -> Result<Weight, Complaint> {
-    let number = raw::amount(value)?;
-    Weight::new(number).ok_or_else(|| Complaint::new("must be from 0.001 to 1000"))
+    Weight::new(raw::real(value)?).ok_or_else(|| Complaint::new("must be from 0.001 to 1000"))
 }
 
 fn background(value: &DeValue<'_>) -> Result<Turns, Complaint> {
     Ok(if raw::boolean(value)? { Turns::Background } else { Turns::Shared })
 }
 
+/// `network`, `user` or `header NAME`.
+fn tenant(value: &DeValue<'_>, rules: Rules) -> Result<TenantBy, Complaint> {
+    let text = raw::some_text(value)?;
+    let (by, hint) = match rules {
+        Rules::Optional(_) => {
+            let why = "has no meaning in a scenario, whose requests have no tenants";
+            return Err(Complaint::new(why).hint("leave it out"));
+        }
+        Rules::Needed(Protocol::Http) => {
+            let name = text.strip_prefix("header ").map(|name| field(name.trim())).transpose()?;
+            let by = name.filter(|field| field.value.is_none()).map(|field| TenantBy::Header(field.name));
+            (by, "write \"network\", or such as \"header x-tenant\"")
+        }
+        Rules::Needed(Protocol::Postgres | Protocol::Mysql) => {
+            ((text == "user").then_some(TenantBy::User), "write \"user\" or \"network\"")
+        }
+    };
+    let by = by.or_else(|| (text == "network").then_some(TenantBy::Network));
+    by.ok_or_else(|| Complaint::new(format!("{text:?} is nothing that tenants are known by here")).hint(hint))
+}
+
 fn share(value: &DeValue<'_>) -> Result<Share, Complaint> {
-    Share::new(raw::amount(value)?).ok_or_else(|| Complaint::new("must be from 0.001 to 1"))
+    Share::new(raw::real(value)?).ok_or_else(|| Complaint::new("must be from 0.001 to 1"))
 }
 
 /// `50ms`, `p95 150ms`, `wait 20ms` or `100/s`.

@@ -169,8 +169,8 @@ pub(super) fn read_all(
             Section::open(gate_title(table, index, tables.len()), table, GATE, (text, start), errors);
         let gate = read(&mut section);
         refuse_collisions(&mut section, &gate, &gates, admin);
-        if section.error_count() == errors_before {
-            for Fault { key, why, hint } in examine(&gate) {
+        for Fault { key, why, hint } in examine(&gate) {
+            if !section.has_complained_of(&[key], errors_before) {
                 section.complain(key, Complaint { why, hint });
             }
         }

@@ -49,6 +49,19 @@ pub enum Uplink {
     Bits(u64),
     /// What the gate finds.
     Auto,
+    /// The kernel orders responses.
+    Kernel(KernelBands),
+}
+
+/// Which queueing discipline of the kernel orders responses, by bands of remaining bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelBands {
+    /// Classes of HTB.
+    Htb,
+    /// Five bands of `prio`.
+    Prio,
+    /// The three bands of `pfifo_fast`.
+    PfifoFast,
 }
 
 /// In which order responses share the uplink.
@@ -153,10 +166,12 @@ pub struct Http {
 pub(crate) const VERSIONS: &[(&str, HttpVersion)] = &[("1.1", HttpVersion::Http1), ("2", HttpVersion::Http2)];
 pub(crate) const TYPE_FIELDS: &[(&str, TypeField)] =
     &[("use", TypeField::Use), ("ignore", TypeField::Ignore)];
+pub(crate) const KERNEL_BANDS: &[(&str, KernelBands)] =
+    &[("htb", KernelBands::Htb), ("prio", KernelBands::Prio), ("pfifo_fast", KernelBands::PfifoFast)];
 pub(crate) const EGRESSES: &[(&str, Egress)] =
     &[("srpt", Egress::ShortestRemaining), ("fair", Egress::Fair), ("bands", Egress::Bands)];
 /// The slowest and the fastest uplink, in bits per second.
-const UPLINKS: std::ops::RangeInclusive<u64> = 64_000..=400_000_000_000;
+pub const UPLINKS: std::ops::RangeInclusive<u64> = 64_000..=400_000_000_000;
 
 /// Reads it, and what the upstream's addresses say of TLS.
 pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
@@ -192,20 +207,29 @@ pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
     (http, scheme)
 }
 
+/// The bits per second of a rate such as `10Mbit`; `None`: the text is none.
+pub fn bits_per_second(text: &str) -> Option<u64> {
+    let units = [("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000)];
+    units.iter().find_map(|(unit, bits)| {
+        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        number.checked_mul(*bits)
+    })
+}
+
 /// A rate as `"10Mbit"`, or a word.
 fn uplink(value: &DeValue<'_>) -> Result<Option<Uplink>, Complaint> {
     let text = raw::some_text(value)?;
     match text.as_str() {
         "none" => return Ok(None),
         "auto" => return Ok(Some(Uplink::Auto)),
-        _ => {}
+        word => {
+            if let Some((_, bands)) = KERNEL_BANDS.iter().find(|(name, _)| *name == word) {
+                return Ok(Some(Uplink::Kernel(*bands)));
+            }
+        }
     }
-    let hint = "write such as \"10Mbit\", \"800kbit\" or \"1Gbit\" (each second), \"auto\" or \"none\"";
-    let units = [("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000)];
-    let bits = units.iter().find_map(|(unit, bits)| {
-        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
-        number.checked_mul(*bits)
-    });
+    let hint = "write such as \"10Mbit\", \"800kbit\" or \"1Gbit\" (each second), \"auto\", \"htb\", \"prio\", \"pfifo_fast\" or \"none\"";
+    let bits = bits_per_second(&text);
     let bits = bits.ok_or_else(|| Complaint::new("isn't a rate").hint(hint))?;
     match UPLINKS.contains(&bits) {
         true => Ok(Some(Uplink::Bits(bits))),

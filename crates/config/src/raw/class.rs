@@ -82,6 +82,15 @@ pub const CLASS: &[Field] = &[
         reloadable: true,
     },
     Field {
+        key: "tenant",
+        form: Form::Text,
+        takes: "`\"network\"`; for HTTP also such as `\"header x-tenant\"`; for a database also `\"user\"`",
+        default: Derived("none"),
+        doc: "What tells the class's tenants apart. They then have equal turns in it by work, so that one that floods makes hardly anybody else wait, and is the first to be refused where the queue is full. Each tenant waits in four of 64 queues, dealt by a secret hash, so their number has no bound. `\"network\"` is the client's address (with IPv6 64 bits of it). Requests without the field are of one tenant together. Clients can send any field: use only one that a proxy in front sets, or that the application checks.",
+        reason: "Only you know which clients are one tenant.",
+        reloadable: true,
+    },
+    Field {
         key: "path",
         form: Form::Text,
         takes: "paths, as `[\"/api/**\", \"/cart/*\"]`",

@@ -197,9 +197,9 @@ pub const HTTP: &[Field] = &[
     Field {
         key: "uplink",
         form: Form::Text,
-        takes: "a rate, as `\"10Mbit\"`, `\"auto\"` or `\"none\"`",
+        takes: "a rate, as `\"10Mbit\"`, `\"auto\"`, `\"htb\"`, `\"prio\"`, `\"pfifo_fast\"` or `\"none\"`",
         default: Value("\"none\""),
-        doc: "The rate of the link to the clients (`kbit`, `Mbit`, `Gbit`), where that link is the bottleneck. One scheduler then sends the bodies of all responses at that rate at most, and slower where the kernel says that they would queue there. `\"auto\"`: the gate finds the rate alone from what the kernel says of the clients' connections, and paces only while that link is the bottleneck. `\"none\"`: responses don't wait for one another.",
+        doc: "The rate of the link to the clients (`kbit`, `Mbit`, `Gbit`), where that link is the bottleneck. One scheduler then sends the bodies of all responses at that rate at most, and slower where the kernel says that they would queue there. `\"auto\"`: the gate finds the rate alone from what the kernel says of the clients' connections, and paces only while that link is the bottleneck. `\"htb\"`, `\"prio\"`, `\"pfifo_fast\"`: the kernel orders responses instead, by bands of remaining bytes, and `egress` has no say. `gatekeeper uplink setup` prepares the device; `\"htb\"` takes `CAP_NET_ADMIN`. `\"none\"`: responses don't wait for one another.",
         reason: "Where the link isn't the bottleneck there is nothing to order.",
         reloadable: true,
     },

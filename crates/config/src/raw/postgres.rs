@@ -146,7 +146,7 @@ pub const POSTGRES: &[Field] = &[
         takes: "a database's name",
         default: Value("\"postgres\""),
         doc: "The database in which `auth_user` asks.",
-        reason: "It exists everywhere, and `pg_authid` is the same in each database.",
+        reason: "It exists everywhere. `pg_authid` has the same rows in each database; rights to it are granted in each.",
         reloadable: true,
     },
     Field {

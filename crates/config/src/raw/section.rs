@@ -177,6 +177,12 @@ impl<'a> Section<'a> {
         self.errors.len()
     }
 
+    /// Whether one of these keys has been complained of since there were so many errors.
+    pub(crate) fn has_complained_of(&self, keys: &[&str], since: usize) -> bool {
+        let is_one = |error: &Error| error.key.as_deref().is_some_and(|key| keys.contains(&key));
+        self.errors[since..].iter().any(is_one)
+    }
+
     /// Notes what is wrong with a key, whether it is there or not.
     pub(crate) fn complain(&mut self, key: &str, complaint: Complaint) {
         let given = self.table.get_key_value(key);

@@ -141,14 +141,19 @@ pub(crate) fn time_or_none(value: &DeValue<'_>) -> Result<Option<Duration>, Comp
     }
 }
 
-/// A number from 0.
-pub(crate) fn amount(value: &DeValue<'_>) -> Result<f64, Complaint> {
+/// A number.
+pub(crate) fn real(value: &DeValue<'_>) -> Result<f64, Complaint> {
     let number = match value {
         DeValue::Integer(number) => number.as_str().parse::<f64>().ok(),
         DeValue::Float(number) => number.as_str().parse().ok(),
         _ => None,
     };
-    let number = number.ok_or_else(|| Complaint::new(format!("{} isn't a number", what(value))))?;
+    number.ok_or_else(|| Complaint::new(format!("{} isn't a number", what(value))))
+}
+
+/// A number from 0.
+pub(crate) fn amount(value: &DeValue<'_>) -> Result<f64, Complaint> {
+    let number = real(value)?;
     if number.is_finite() && number >= 0.0 {
         Ok(number)
     } else {

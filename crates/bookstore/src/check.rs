@@ -2,15 +2,15 @@
 //! exception.
 
 use clap::Args;
-use tokio_postgres::{Client, NoTls};
 
 use crate::Error;
+use crate::database::{Connection, DatabaseError, Parameter};
 use crate::schema::POPULATION;
 
 /// What is checked.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The PostgreSQL database: postgres://user:password@host/database
+    /// The database: postgres://user:password@host/database, or mysql://… for MariaDB
     #[arg(long, value_name = "URL")]
     pub database: String,
 }
@@ -36,9 +36,9 @@ const RULES: [Rule; 14] = [
     Rule {
         holds: "the five books related to one are five others",
         table: "item",
-        exceptions: "SELECT format('book %s', i_id) FROM item, LATERAL (SELECT count(DISTINCT other) AS others FROM \
-            unnest(ARRAY[i_related1, i_related2, i_related3, i_related4, i_related5]) AS other WHERE other <> i_id) AS related \
-            WHERE others < 5",
+        exceptions: "SELECT format('book %s', i_id) FROM item WHERE i_id IN (i_related1, i_related2, i_related3, i_related4, i_related5) \
+            OR i_related1 IN (i_related2, i_related3, i_related4, i_related5) OR i_related2 IN (i_related3, i_related4, i_related5) \
+            OR i_related3 IN (i_related4, i_related5) OR i_related4 = i_related5",
     },
     Rule {
         holds: "every order number is there once",
@@ -50,7 +50,7 @@ const RULES: [Rule; 14] = [
         table: "orders",
         exceptions: "SELECT format('order %s: %s, lines %s', o_id, o_sub_total, due) FROM orders, \
             (SELECT ol_o_id, round(sum(ol_cost * ol_qty) * (1 - max(ol_discount)), 2) AS due FROM order_line GROUP BY ol_o_id) \
-            AS lines WHERE ol_o_id = o_id AND o_sub_total <> due",
+            AS counted WHERE ol_o_id = o_id AND o_sub_total <> due",
     },
     Rule {
         holds: "an order's tax is 8.25 % of its sub-total",
@@ -62,15 +62,15 @@ const RULES: [Rule; 14] = [
         holds: "an order's total adds tax and shipping, 3.00 and 1.00 a copy",
         table: "orders",
         exceptions: "SELECT format('order %s: %s', o_id, o_total) FROM orders, \
-            (SELECT ol_o_id, sum(ol_qty) AS copies FROM order_line GROUP BY ol_o_id) AS lines \
+            (SELECT ol_o_id, sum(ol_qty) AS copies FROM order_line GROUP BY ol_o_id) AS counted \
             WHERE ol_o_id = o_id AND o_total <> o_sub_total + o_tax + 3 + copies",
     },
     Rule {
         holds: "an order has lines, numbered from 1",
         table: "orders",
         exceptions: "SELECT format('order %s', o_id) FROM orders LEFT JOIN \
-            (SELECT ol_o_id, count(*) AS lines, min(ol_id) AS first, max(ol_id) AS last FROM order_line GROUP BY ol_o_id) \
-            AS lines ON ol_o_id = o_id WHERE lines IS NULL OR first <> 1 OR last <> lines",
+            (SELECT ol_o_id, count(*) AS found, min(ol_id) AS lowest, max(ol_id) AS highest FROM order_line GROUP BY ol_o_id) \
+            AS counted ON ol_o_id = o_id WHERE found IS NULL OR lowest <> 1 OR highest <> found",
     },
     Rule {
         holds: "an order is paid once, by what it comes to",
@@ -82,7 +82,7 @@ const RULES: [Rule; 14] = [
         holds: "a payment is for an order",
         table: "cc_xacts",
         exceptions: "SELECT format('payment of order %s', cx_o_id) FROM cc_xacts \
-            WHERE NOT EXISTS (SELECT FROM orders WHERE o_id = cx_o_id)",
+            WHERE NOT EXISTS (SELECT 1 FROM orders WHERE o_id = cx_o_id)",
     },
     Rule {
         holds: "an order is a customer's, and its addresses exist",
@@ -126,21 +126,27 @@ const RULES: [Rule; 14] = [
 /// If a rule doesn't hold, there is no shop in the database, or it can't be asked.
 pub async fn run(options: Options) -> Result<(), Error> {
     let failed = || Error::database("checking the shop");
-    let connecting = tokio_postgres::connect(&options.database, NoTls).await;
-    let (client, connection) = connecting.map_err(Error::database("connecting to the database"))?;
-    tokio::spawn(connection);
-    client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(failed())?;
-    let there =
-        client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&POPULATION]).await.map_err(failed())?;
-    if !there.get::<_, bool>(0) {
+    let connecting = Connection::open(&options.database).await;
+    let database = connecting.map_err(Error::database("connecting to the database"))?;
+    let (begin, schema) = if database.is_mariadb() {
+        ("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", "DATABASE()")
+    } else {
+        ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "ANY (current_schemas(false))")
+    };
+    database.batch(begin).await.map_err(failed())?;
+    let there = format!(
+        "SELECT table_name::text FROM information_schema.tables WHERE table_schema = {schema} AND \
+         table_name = '{POPULATION}'"
+    );
+    if database.rows(&there, &[], false).await.map_err(failed())?.is_empty() {
         return Err(Error::Empty);
     }
-    let population = client.query_opt("SELECT orders FROM population", &[]).await.map_err(failed())?;
-    let filled: i32 = population.ok_or(Error::Empty)?.get(0);
+    let population = database.rows("SELECT orders FROM population", &[], false).await.map_err(failed())?;
+    let filled: i32 = population.first().ok_or(Error::Empty)?.try_get(0).map_err(failed())?;
     let mut broken = 0;
     println!("{:<64} {:>9} {:>9}", "rule", "rows", "wrong");
     for rule in &RULES {
-        let (rows, wrong, named) = look(&client, rule).await.map_err(failed())?;
+        let (rows, wrong, named) = look(&database, rule).await.map_err(failed())?;
         println!("{:<64} {rows:>9} {wrong:>9}", rule.holds);
         for exception in &named {
             println!("    {exception}");
@@ -151,18 +157,22 @@ pub async fn run(options: Options) -> Result<(), Error> {
         broken += usize::from(wrong > 0);
     }
     let placed = "SELECT count(*) FROM orders WHERE o_id > $1";
-    let placed: i64 = client.query_one(placed, &[&filled]).await.map_err(failed())?.get(0);
+    let placed = number(&database, placed, &[Parameter::Int(&filled)]).await.map_err(failed())?;
     println!("{placed} orders were placed since the shop was filled");
     if broken == 0 { Ok(()) } else { Err(Error::Unbalanced(broken)) }
 }
 
 /// How many rows a rule is about, how many are exceptions, and some of those.
-async fn look(client: &Client, rule: &Rule) -> Result<(i64, i64, Vec<String>), tokio_postgres::Error> {
+async fn look(database: &Connection, rule: &Rule) -> Result<(i64, i64, Vec<String>), DatabaseError> {
     let Rule { table, exceptions, .. } = rule;
-    let sql = format!(
-        "WITH wrong(text) AS MATERIALIZED ({exceptions}) SELECT (SELECT count(*) FROM {table}), (SELECT count(*) FROM wrong), \
-         ARRAY(SELECT text FROM wrong LIMIT {NAMED})"
-    );
-    let row = client.query_one(&sql, &[]).await?;
-    Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
+    let rows = number(database, &format!("SELECT count(*) FROM {table}"), &[]).await?;
+    let sql = format!("SELECT wrong.*, count(*) OVER () FROM ({exceptions}) AS wrong LIMIT {NAMED}");
+    let found = database.rows(&sql, &[], false).await?;
+    let wrong = found.first().map_or(Ok(0), |row| row.try_get(1))?;
+    Ok((rows, wrong, found.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?))
+}
+
+async fn number(database: &Connection, sql: &str, values: &[Parameter<'_>]) -> Result<i64, DatabaseError> {
+    let rows = database.rows(sql, values, false).await?;
+    rows.first().ok_or(DatabaseError::Column(0))?.try_get(0)
 }

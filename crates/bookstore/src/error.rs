@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::database::DatabaseError;
+
 /// Why the shop could not be filled, served or visited.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -14,12 +16,12 @@ pub enum Error {
         source: io::Error,
     },
     /// The database answered with an error, or its connection broke.
-    #[error("{action}: {}", described(source))]
+    #[error("{action}: {source}")]
     Database {
         /// What was being done.
         action: String,
         /// What the database said.
-        source: tokio_postgres::Error,
+        source: DatabaseError,
     },
     /// A visit can't be made as it was asked for.
     #[error("{0}")]
@@ -49,16 +51,8 @@ impl Error {
     }
 
     /// To be used with `map_err`: names what was being done with the database.
-    pub(crate) fn database(action: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> Self {
+    pub(crate) fn database<E: Into<DatabaseError>>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
         let action = action.into();
-        move |source| Self::Database { action, source }
-    }
-}
-
-/// An error of the database with its cause, which the driver's own text leaves out.
-fn described(error: &tokio_postgres::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
+        move |source| Self::Database { action, source: source.into() }
     }
 }

@@ -16,6 +16,8 @@ pub mod populate;
 pub mod schema;
 pub mod site;
 
+mod database;
 mod error;
 
+pub use database::DatabaseError;
 pub use error::Error;

@@ -2,6 +2,7 @@
 
 mod chance;
 mod covers;
+mod mariadb;
 mod postgres;
 mod progress;
 mod rows;
@@ -17,12 +18,14 @@ use self::postgres::Population;
 use self::progress::Progress;
 use self::rows::{Covers, Rows};
 use crate::Error;
+use crate::database::is_mariadb;
 use crate::names::Scale;
 
 /// How a shop is filled.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The PostgreSQL database, which may not hold a shop yet: postgres://user:password@host/database
+    /// The database, which may not hold a shop yet: postgres://user:password@host/database, or mysql://…
+    /// for MariaDB
     #[arg(long, value_name = "URL")]
     pub database: String,
     /// Emulated browsers that the shop is large enough for: 2,880 customers each
@@ -61,18 +64,31 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let covers = Covers { count: options.covers.unwrap_or(options.items).min(options.items) };
     let rows = Arc::new(Rows::new(options.seed, scale, covers));
     let progress = Arc::new(if options.quiet { Progress::silent() } else { Progress::shown() });
-    if !options.replace {
-        postgres::refuse_filled(&options.database).await?;
+    let url = options.database.as_str();
+    let in_mariadb = is_mariadb(url);
+    match (options.replace, in_mariadb) {
+        (true, _) => {}
+        (false, true) => mariadb::refuse_filled(url).await?,
+        (false, false) => postgres::refuse_filled(url).await?,
     }
-    postgres::create(&options.database).await?;
+    if in_mariadb {
+        mariadb::create(url).await?;
+    } else {
+        postgres::create(url).await?;
+    }
     let painting = options.images.map(|directory| {
         let images = Images { directory, count: covers.count, seed: options.seed };
         let (rows, progress) = (Arc::clone(&rows), Arc::clone(&progress));
         tokio::task::spawn_blocking(move || images.write(&rows, &progress))
     });
-    postgres::fill(&options.database, &rows, &progress).await?;
     let population = Population { browsers: options.browsers, scale, seed: options.seed };
-    postgres::finish(&options.database, population, &progress).await?;
+    if in_mariadb {
+        mariadb::fill(url, &rows, &progress).await?;
+        mariadb::finish(url, population, &progress).await?;
+    } else {
+        postgres::fill(url, &rows, &progress).await?;
+        postgres::finish(url, population, &progress).await?;
+    }
     if let Some(painting) = painting {
         painting.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
     }

@@ -61,3 +61,6 @@ impl Table {
 
 /// The table of one row that says what the database was filled with; the last to be written.
 pub const POPULATION: &str = "population";
+
+/// MariaDB's table of a row for each other table: who locks the row has locked the table.
+pub const TABLE_LOCK: &str = "table_lock";

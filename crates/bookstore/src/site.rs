@@ -55,7 +55,7 @@ pub enum Switch {
 /// How the shop is served.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The PostgreSQL database that was filled: postgres://user:password@host/database
+    /// The database that was filled: postgres://user:password@host/database, or mysql://… for MariaDB
     #[arg(long, value_name = "URL")]
     pub database: String,
     /// The directory with the books' covers (default: the shop shows none)
@@ -155,7 +155,12 @@ fn shop(options: &Options) -> Result<Shop, Error> {
     let size = (!options.connect_per_request).then_some(options.connections as usize);
     let timeout = options.connection_timeout;
     Ok(Shop {
-        connections: Connections::new(&options.database, size, options.waiting as usize, timeout)?,
+        connections: Connections::new(
+            &options.database,
+            options.isolation,
+            size,
+            (options.waiting as usize, timeout),
+        )?,
         locks: Locks::default(),
         transactions: options.transactions,
         isolation: options.isolation,

@@ -1,5 +1,4 @@
-//! Filling a PostgreSQL database: tables, rows by `COPY`, then keys and indexes, and what the planner wants
-//! to know.
+//! Filling a PostgreSQL database: tables, rows by `COPY`, keys and indexes, then the planner's statistics.
 //!
 //! Tables are filled without any index and two at a time, one connection each; each is emptied and filled
 //! in one transaction, so that its rows need no marks of visibility (`FREEZE`), and no write-ahead log
@@ -21,14 +20,17 @@ use crate::names::Scale;
 use crate::schema::{POPULATION, Table};
 
 /// How much text goes to the server at once.
-const CHUNK: usize = 1 << 16;
+pub(super) const CHUNK: usize = 1 << 16;
 /// How many tables are filled, or indexes made, at a time.
 const AT_ONCE: usize = 2;
 /// How many rows' keys are written between two looks at the chunk's length.
-const BATCH: u32 = 64;
+pub(super) const BATCH: u32 = 64;
+
+/// The sequences that number rows.
+pub(super) const SEQUENCES: [&str; 4] = ["address_ids", "customer_ids", "order_ids", "cart_ids"];
 
 /// The tables, without keys.
-const TABLES: &str = "
+pub(super) const TABLES: &str = "
 CREATE TABLE address (addr_id int NOT NULL, addr_street1 varchar(40) NOT NULL, addr_street2 varchar(40) NOT NULL,
     addr_city varchar(30) NOT NULL, addr_state varchar(20) NOT NULL, addr_zip varchar(10) NOT NULL, addr_co_id int NOT NULL);
 CREATE TABLE author (a_id int NOT NULL, a_fname varchar(20) NOT NULL, a_lname varchar(20) NOT NULL,
@@ -66,7 +68,7 @@ CREATE SEQUENCE cart_ids;
 
 /// Keys and indexes, the slowest first; those of the specification's servlets. The carts are emptied and
 /// filled all the time, so their table is cleaned oftener than the default says.
-const INDEXES: [&str; 20] = [
+pub(super) const INDEXES: [&str; 20] = [
     "ALTER TABLE order_line ADD PRIMARY KEY (ol_o_id, ol_id)",
     "ALTER TABLE customer ADD PRIMARY KEY (c_id)",
     "CREATE INDEX order_line_i_id ON order_line (ol_i_id)",
@@ -91,7 +93,7 @@ const INDEXES: [&str; 20] = [
 ];
 
 /// What is filled, two at a time; the largest begin.
-const FILLED: [Table; 8] = [
+pub(super) const FILLED: [Table; 8] = [
     Table::Customer,
     Table::OrderLine,
     Table::Address,
@@ -102,7 +104,7 @@ const FILLED: [Table; 8] = [
     Table::Country,
 ];
 
-/// What is said of a database that was filled.
+/// The record of a filled database.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Population {
     pub(super) browsers: u32,
@@ -119,7 +121,7 @@ async fn connect(url: &str) -> Result<Client, Error> {
 }
 
 /// Every table of a shop.
-fn tables() -> Vec<&'static str> {
+pub(super) fn tables() -> Vec<&'static str> {
     Table::ALL.map(Table::name).into_iter().chain([POPULATION]).collect()
 }
 
@@ -147,8 +149,9 @@ pub(super) async fn refuse_filled(url: &str) -> Result<(), Error> {
 pub(super) async fn create(url: &str) -> Result<(), Error> {
     let drop = format!(
         "SET client_min_messages = warning; DROP TABLE IF EXISTS {};
-         DROP SEQUENCE IF EXISTS address_ids, customer_ids, order_ids, cart_ids;",
-        tables().join(", ")
+         DROP SEQUENCE IF EXISTS {};",
+        tables().join(", "),
+        SEQUENCES.join(", ")
     );
     let script = format!("BEGIN; {drop} {TABLES} COMMIT");
     connect(url).await?.batch_execute(&script).await.map_err(Error::database("creating the tables"))
@@ -214,7 +217,7 @@ async fn copy(url: &str, rows: &Rows, table: Table, progress: &Progress) -> Resu
     Ok(())
 }
 
-/// Makes keys and indexes, counts what the planner wants to know, and says what the database was filled with.
+/// Makes keys and indexes, gathers the planner's statistics, and records what the database was filled with.
 ///
 /// # Errors
 ///

@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use mysql_async::{Conn, Opts, PoolConstraints, PoolOpts};
+use tokio::sync::Mutex;
 use tokio_postgres::{Config, NoTls};
 
 use super::failure::Failure;
-use super::session::Connection;
+use super::shop::Isolation;
 use crate::Error;
+use crate::database::{Connection, DatabaseError, is_mariadb, mariadb_options};
 
 /// Where sessions get their connections.
 pub(super) struct Connections {
@@ -28,6 +31,8 @@ pub(super) struct Connections {
 enum Source {
     Pool(Pool),
     PerRequest(Box<Config>),
+    Mariadb(mysql_async::Pool),
+    MariadbPerRequest(Opts),
 }
 
 /// Counts one that waits, until it is dropped.
@@ -48,39 +53,18 @@ impl Connections {
     /// If the URL can't be read.
     pub(super) fn new(
         url: &str,
+        isolation: Isolation,
         size: Option<usize>,
-        waiting_max: usize,
-        timeout: Duration,
+        (waiting_max, timeout): (usize, Duration),
     ) -> Result<Self, Error> {
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            Error::Address(cause.unwrap_or_else(|| error.to_string()))
-        })?;
-        config.connect_timeout(timeout);
-        if config.get_application_name().is_none() {
-            config.application_name("bookstore");
-        }
-        let source = match size {
-            None => Source::PerRequest(Box::new(config)),
-            Some(size) => {
-                // Whether a connection is alive is seen when it is used: asking would be a round trip for
-                // each page.
-                let manner = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-                let manager = Manager::from_config(config, NoTls, manner);
-                let pool = Pool::builder(manager)
-                    .max_size(size)
-                    .runtime(Runtime::Tokio1)
-                    .wait_timeout(Some(timeout))
-                    .create_timeout(Some(timeout))
-                    .build()
-                    .map_err(|error| Error::Address(error.to_string()))?;
-                Source::Pool(pool)
-            }
+        let source = if is_mariadb(url) {
+            to_mariadb(url, isolation, size)?
+        } else {
+            to_postgres(url, size, timeout)?
         };
         let (waiting, told) = (AtomicUsize::new(0), AtomicU64::new(0));
         Ok(Self { source, waiting, waiting_max, timeout, started: Instant::now(), told })
     }
-
     /// A connection.
     ///
     /// # Errors
@@ -95,7 +79,7 @@ impl Connections {
         match &self.source {
             Source::Pool(pool) => match pool.get().await {
                 Ok(object) => Ok(Connection::Pooled(object)),
-                Err(PoolError::Backend(error)) => Err(self.refused(&error)),
+                Err(PoolError::Backend(error)) => Err(self.refused(error.into())),
                 Err(other) => Err(Failure::Busy(other.to_string())),
             },
             Source::PerRequest(config) => {
@@ -104,21 +88,73 @@ impl Connections {
                         tokio::spawn(connection);
                         Ok(Connection::Own(client))
                     }
-                    Ok(Err(error)) => Err(self.refused(&error)),
+                    Ok(Err(error)) => Err(self.refused(error.into())),
                     Err(_) => Err(Failure::Busy("connecting took too long".to_owned())),
                 }
             }
+            Source::Mariadb(pool) => self.mariadb(pool.get_conn()).await,
+            Source::MariadbPerRequest(options) => self.mariadb(Conn::new(options.clone())).await,
+        }
+    }
+
+    async fn mariadb(
+        &self,
+        connecting: impl Future<Output = Result<Conn, mysql_async::Error>>,
+    ) -> Result<Connection, Failure> {
+        match tokio::time::timeout(self.timeout, connecting).await {
+            Ok(Ok(conn)) => Ok(Connection::Mariadb(Mutex::new(conn))),
+            Ok(Err(error)) => Err(self.refused(error.into())),
+            Err(_) => Err(Failure::Busy("no connection in time".to_owned())),
         }
     }
 
     /// Whatever keeps us from connecting, visitors can only come back later. The operator should know, but
     /// not by a line for every visitor.
-    fn refused(&self, error: &tokio_postgres::Error) -> Failure {
-        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    fn refused(&self, error: DatabaseError) -> Failure {
         let now = self.started.elapsed().as_secs() + 1;
         if self.told.swap(now, Ordering::Relaxed) != now {
-            tracing::warn!(%error, cause, "the database lets nobody in");
+            tracing::warn!(%error, "the database lets nobody in");
         }
-        Failure::Busy(format!("{error}: {cause}"))
+        Failure::Busy(error.to_string())
     }
+}
+
+fn to_postgres(url: &str, size: Option<usize>, timeout: Duration) -> Result<Source, Error> {
+    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        Error::Address(cause.unwrap_or_else(|| error.to_string()))
+    })?;
+    config.connect_timeout(timeout);
+    if config.get_application_name().is_none() {
+        config.application_name("bookstore");
+    }
+    match size {
+        None => Ok(Source::PerRequest(Box::new(config))),
+        Some(size) => {
+            // Whether a connection is alive is seen when it is used: asking would be a round trip for
+            // each page.
+            let manner = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+            let manager = Manager::from_config(config, NoTls, manner);
+            let pool = Pool::builder(manager)
+                .max_size(size)
+                .runtime(Runtime::Tokio1)
+                .wait_timeout(Some(timeout))
+                .create_timeout(Some(timeout))
+                .build()
+                .map_err(|error| Error::Address(error.to_string()))?;
+            Ok(Source::Pool(pool))
+        }
+    }
+}
+
+/// To MariaDB, whose connections say at their login how far transactions are kept from one another.
+fn to_mariadb(url: &str, isolation: Isolation, size: Option<usize>) -> Result<Source, Error> {
+    let options = mariadb_options(url).map_err(|error| Error::Address(error.to_string()))?;
+    let options = options.init(vec![format!("SET SESSION TRANSACTION ISOLATION LEVEL {}", isolation.sql())]);
+    let Some(size) = size else { return Ok(Source::MariadbPerRequest(options.into())) };
+    // As many may stay as may be; a reset would be a round trip for each page.
+    let bounds = PoolConstraints::new(size, size)
+        .ok_or_else(|| Error::Address("a pool has a connection at least".to_owned()))?;
+    let pool = PoolOpts::default().with_constraints(bounds).with_reset_connection(false);
+    Ok(Source::Mariadb(mysql_async::Pool::new(options.pool_opts(pool))))
 }

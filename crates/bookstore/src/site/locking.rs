@@ -3,9 +3,9 @@
 //! | way | what is locked, when |
 //! |---|---|
 //! | none | nothing beyond what the database's own statements lock |
-//! | rows | `FOR UPDATE`: the cart that is changed or bought, the books that an order takes from the stock, the book that is changed |
-//! | tables | strict two-phase locking: at its start an interaction locks all tables that it touches, `SHARE` those it reads and `EXCLUSIVE` those it writes |
-//! | application | the same in the application: a read-write lock for each table, held for the whole interaction, without the database |
+//! | rows | `FOR UPDATE`: the cart, the books of an order, and the book that are changed |
+//! | tables | at its start an interaction locks all its tables, `SHARE` to read, `EXCLUSIVE` to write |
+//! | application | the same by a read-write lock for each table in the application |
 //!
 //! All lock in one order, that of [`Table::ALL`], and books by their ids, so that there is no deadlock by
 //! order.
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-use crate::schema::Table;
+use crate::schema::{TABLE_LOCK, Table};
 
 /// What interactions lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -48,18 +48,25 @@ impl Tables {
         Self { read, written: &[] }
     }
 
-    /// The statements that lock them all, in the common order.
-    pub(super) fn statements(self) -> String {
+    /// The statements that lock them all, in the common order. In MariaDB each table has a row that stands
+    /// for it: `LOCK TABLES` would end the transaction, and wants all names of a table at once.
+    pub(super) fn statements(self, is_mariadb: bool) -> String {
         let mut text = String::new();
         for table in Table::ALL {
-            let mode = if self.written.contains(&table) {
-                "EXCLUSIVE"
+            let (mode, row) = if self.written.contains(&table) {
+                ("EXCLUSIVE", "FOR UPDATE")
             } else if self.read.contains(&table) {
-                "SHARE"
+                ("SHARE", "LOCK IN SHARE MODE")
             } else {
                 continue;
             };
-            write!(text, "LOCK TABLE {} IN {mode} MODE;", table.name()).expect("a string takes everything");
+            let name = table.name();
+            if is_mariadb {
+                write!(text, "SELECT name FROM {TABLE_LOCK} WHERE name = '{name}' {row};")
+            } else {
+                write!(text, "LOCK TABLE {name} IN {mode} MODE;")
+            }
+            .expect("a string takes everything");
         }
         text
     }
@@ -101,9 +108,15 @@ mod tests {
         let tables =
             Tables { read: &[Table::Item, Table::Customer], written: &[Table::Orders, Table::Address] };
         assert_eq!(
-            tables.statements(),
+            tables.statements(false),
             "LOCK TABLE address IN EXCLUSIVE MODE;LOCK TABLE customer IN SHARE MODE;\
              LOCK TABLE item IN SHARE MODE;LOCK TABLE orders IN EXCLUSIVE MODE;"
+        );
+        let of_two = Tables { read: &[Table::Item], written: &[Table::Address] };
+        assert_eq!(
+            of_two.statements(true),
+            "SELECT name FROM table_lock WHERE name = 'address' FOR UPDATE;\
+             SELECT name FROM table_lock WHERE name = 'item' LOCK IN SHARE MODE;"
         );
     }
 

@@ -5,24 +5,11 @@
 //! nobody inherits what another one has begun.
 
 use clap::ValueEnum;
-use deadpool_postgres::Object;
-use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row, Statement};
 
 use super::failure::Failure;
-use super::locking::Locking;
+use super::locking::{Locking, Tables};
+use crate::database::{Connection, Parameter, Row};
 use crate::interaction::Interaction;
-
-/// A parameter of a statement, with its type, so that nobody has to ask the server for it.
-pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
-
-/// A connection to the database.
-pub(super) enum Connection {
-    /// Of the pool, with its prepared statements if it has any.
-    Pooled(Object),
-    /// Made for one interaction.
-    Own(Client),
-}
 
 /// How the lines of the last orders are found among all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -76,18 +63,19 @@ impl Session {
         Self { connection: Some(connection), tag, is_in_transaction: false, manner }
     }
 
-    fn client(&self) -> Result<&Client, Failure> {
-        match &self.connection {
-            Some(Connection::Pooled(object)) => Ok(object),
-            Some(Connection::Own(client)) => Ok(client),
-            None => Err(Failure::Internal("a session without a connection")),
-        }
+    fn connection(&self) -> Result<&Connection, Failure> {
+        self.connection.as_ref().ok_or(Failure::Internal("a session without a connection"))
     }
 
-    /// Begins a transaction; `opening` are statements that come with it.
-    pub(super) async fn begin(&mut self, isolation: &str, opening: &str) -> Result<(), Failure> {
+    /// Begins a transaction that locks these tables. The isolation is said to PostgreSQL; a connection to
+    /// MariaDB has it from its login.
+    pub(super) async fn begin(&mut self, isolation: &str, locked: Option<Tables>) -> Result<(), Failure> {
         self.is_in_transaction = true;
-        self.batch(&format!("BEGIN ISOLATION LEVEL {isolation}")).await?;
+        let is_mariadb = self.connection()?.is_mariadb();
+        let begin =
+            if is_mariadb { "BEGIN".to_owned() } else { format!("BEGIN ISOLATION LEVEL {isolation}") };
+        self.batch(&begin).await?;
+        let opening = locked.map(|tables| tables.statements(is_mariadb)).unwrap_or_default();
         for statement in opening.split_terminator(';') {
             self.batch(statement).await?;
         }
@@ -110,20 +98,13 @@ impl Session {
     }
 
     async fn batch(&self, statement: &str) -> Result<(), Failure> {
-        Ok(self.client()?.batch_execute(&format!("{statement}{}", self.tag)).await?)
+        Ok(self.connection()?.batch(&format!("{statement}{}", self.tag)).await?)
     }
 
     /// The rows of a statement.
     pub(super) async fn rows(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Failure> {
         let sql = format!("{sql}{}", self.tag);
-        match &self.connection {
-            Some(Connection::Pooled(object)) if self.manner.prepares => {
-                let (statement, values) = prepared(object, &sql, parameters).await?;
-                Ok(object.query(&statement, &values).await?)
-            }
-            // Used once, or by whatever connection comes next: preparing it would cost a round trip more.
-            _ => Ok(self.client()?.query_typed(&sql, parameters).await?),
-        }
+        Ok(self.connection()?.rows(&sql, parameters, self.manner.prepares).await?)
     }
 
     /// The first row of a statement, if it has one.
@@ -140,30 +121,14 @@ impl Session {
     /// Runs a statement without rows, and returns how many it changed.
     pub(super) async fn execute(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Failure> {
         let sql = format!("{sql}{}", self.tag);
-        match &self.connection {
-            Some(Connection::Pooled(object)) if self.manner.prepares => {
-                let (statement, values) = prepared(object, &sql, parameters).await?;
-                Ok(object.execute(&statement, &values).await?)
-            }
-            _ => Ok(self.client()?.execute_typed(&sql, parameters).await?),
-        }
+        Ok(self.connection()?.execute(&sql, parameters, self.manner.prepares).await?)
     }
-}
-
-/// A statement as the connection keeps it, and the values for it.
-async fn prepared<'a>(
-    object: &Object,
-    sql: &str,
-    parameters: &[Parameter<'a>],
-) -> Result<(Statement, Vec<&'a (dyn ToSql + Sync)>), Failure> {
-    let (values, types): (Vec<_>, Vec<Type>) = parameters.iter().cloned().unzip();
-    Ok((object.prepare_typed_cached(sql, &types).await?, values))
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let (true, Some(Connection::Pooled(object))) = (self.is_in_transaction, self.connection.take()) {
-            drop(Object::take(object));
+        if let (true, Some(connection)) = (self.is_in_transaction, self.connection.take()) {
+            connection.close();
         }
     }
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use tokio::sync::OnceCell;
-use tokio_postgres::types::Type;
 
 use super::connections::Connections;
 use super::failure::Failure;
 use super::locking::{Held, Locking, Locks, Tables};
 use super::session::{Manner, Session, route_tag};
+use crate::database::Parameter;
 use crate::interaction::Interaction;
 
 /// What is a transaction.
@@ -42,7 +42,8 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    const fn sql(self) -> &'static str {
+    /// The level in SQL.
+    pub(super) const fn sql(self) -> &'static str {
         match self {
             Self::ReadCommitted => "READ COMMITTED",
             Self::RepeatableRead => "REPEATABLE READ",
@@ -135,11 +136,8 @@ impl Shop {
         session: &mut Session,
         work: &W,
     ) -> Result<W::Answer, Failure> {
-        let locks = match self.manner.locking {
-            Locking::Tables => W::TABLES.statements(),
-            _ => String::new(),
-        };
-        session.begin(self.isolation.sql(), &locks).await?;
+        let locked = (self.manner.locking == Locking::Tables).then_some(W::TABLES);
+        session.begin(self.isolation.sql(), locked).await?;
         let answer = work.perform(session, self).await?;
         session.commit().await?;
         Ok(answer)
@@ -162,16 +160,16 @@ impl Shop {
 }
 
 /// A whole number as a parameter.
-pub(super) fn int(value: &i32) -> super::session::Parameter<'_> {
-    (value, Type::INT4)
+pub(super) const fn int(value: &i32) -> Parameter<'_> {
+    Parameter::Int(value)
 }
 
 /// A text as a parameter.
-pub(super) fn text<'a>(value: &'a &str) -> super::session::Parameter<'a> {
-    (value, Type::TEXT)
+pub(super) const fn text<'a>(value: &'a &str) -> Parameter<'a> {
+    Parameter::Text(value)
 }
 
 /// An amount in cents as a parameter.
-pub(super) fn cents(value: &i64) -> super::session::Parameter<'_> {
-    (value, Type::INT8)
+pub(super) const fn cents(value: &i64) -> Parameter<'_> {
+    Parameter::Cents(value)
 }

@@ -1,11 +1,10 @@
 //! Books: lists of them, one of them, and a change of one.
 
-use tokio_postgres::Row;
-
 use super::super::failure::Failure;
 use super::super::locking::Locking;
 use super::super::session::{BestSellers, Session};
 use super::super::shop::{Shop, cents, int, text};
+use crate::database::Row;
 use crate::money::Cents;
 
 /// The most books of a list.
@@ -182,7 +181,7 @@ fn all(rows: &[Row]) -> Result<Vec<Listed>, Failure> {
 }
 
 fn listed(row: &Row) -> Result<Listed, Failure> {
-    let (first, last): (&str, &str) = (row.try_get(2)?, row.try_get(3)?);
+    let (first, last): (String, String) = (row.try_get(2)?, row.try_get(3)?);
     Ok(Listed {
         id: row.try_get(0)?,
         title: row.try_get(1)?,

@@ -4,6 +4,7 @@ use super::super::failure::Failure;
 use super::super::locking::Locking;
 use super::super::session::Session;
 use super::super::shop::{Shop, int};
+use crate::database::Row;
 use crate::money::Cents;
 
 /// The most copies of one book in a cart.
@@ -88,7 +89,7 @@ pub(in super::super) async fn lines(db: &Session, cart: i32) -> Result<Vec<Line>
     let sql = "SELECT scl_i_id, scl_qty, i_title, (i_cost * 100)::bigint, (i_srp * 100)::bigint, i_backing, i_thumbnail \
         FROM shopping_cart_line, item WHERE scl_i_id = i_id AND scl_sc_id = $1 ORDER BY scl_i_id";
     let rows = db.rows(sql, &[int(&cart)]).await?;
-    let line = |row: &tokio_postgres::Row| {
+    let line = |row: &Row| {
         Ok(Line {
             item: row.try_get(0)?,
             quantity: row.try_get(1)?,

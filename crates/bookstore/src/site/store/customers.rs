@@ -1,11 +1,9 @@
 //! Customers and their addresses.
 
-use tokio_postgres::Row;
-use tokio_postgres::types::Type;
-
 use super::super::failure::Failure;
 use super::super::session::Session;
 use super::super::shop::{int, text};
+use crate::database::Row;
 use crate::names;
 
 /// A customer with its address.
@@ -81,7 +79,7 @@ pub(in super::super) async fn sign_in(
     password: &str,
 ) -> Result<Customer, Failure> {
     let row = db.row(CUSTOMER, &[text(&user_name)]).await?.ok_or(Failure::WrongPassword)?;
-    if row.try_get::<_, &str>(13)? != password {
+    if row.try_get::<String>(13)? != password {
         return Err(Failure::WrongPassword);
     }
     let customer = customer(&row)?;
@@ -116,7 +114,7 @@ pub(in super::super) async fn register(
             int(&address),
             text(&new.phone.as_str()),
             text(&new.email.as_str()),
-            (&discount, Type::INT4),
+            int(&discount),
             text(&new.birth_date.as_str()),
             text(&new.data.as_str()),
         ],

@@ -1,13 +1,12 @@
 //! Orders: placed, and read.
 
-use tokio_postgres::Row;
-
 use super::super::failure::Failure;
 use super::super::locking::Locking;
 use super::super::session::Session;
 use super::super::shop::{cents, int, text};
 use super::carts::{self, Line};
 use super::customers::{self, Address};
+use crate::database::Row;
 use crate::money::{Cents, Totals};
 
 /// How an order is paid and shipped.
@@ -106,7 +105,7 @@ pub(in super::super) async fn place(
     let sql = "DELETE FROM shopping_cart_line WHERE scl_sc_id = $1 RETURNING scl_i_id, scl_qty";
     let mut taken = Vec::new();
     for row in db.rows(sql, &[int(&cart)]).await? {
-        taken.push((row.try_get::<_, i32>(0)?, row.try_get::<_, i32>(1)?));
+        taken.push((row.try_get::<i32>(0)?, row.try_get::<i32>(1)?));
     }
     taken.sort_unstable();
     if !taken.iter().copied().eq(lines.iter().map(|line| (line.item, line.quantity))) {
@@ -223,7 +222,7 @@ fn shown(row: &Row, lines: Vec<ShownLine>) -> Result<Shown, Failure> {
     let address = |first: usize| -> Result<Vec<String>, Failure> {
         (first..first + 6).map(|column| Ok(row.try_get(column)?)).collect()
     };
-    let (first_name, last_name): (&str, &str) = (row.try_get(8)?, row.try_get(9)?);
+    let (first_name, last_name): (String, String) = (row.try_get(8)?, row.try_get(9)?);
     Ok(Shown {
         id: row.try_get(0)?,
         placed: row.try_get(1)?,

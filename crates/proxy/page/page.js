@@ -1,5 +1,6 @@
 // The page: takes the stream, and draws once a frame what has changed and is on the screen.
 
+import { Desk } from "./act.js";
 import { Chart } from "./curves.js";
 import { $, make, renew, say } from "./dom.js";
 import { take, world } from "./model.js";
@@ -31,6 +32,7 @@ const charts = [
 ].map((chart) => new Chart($("curves"), chart));
 const table = new TypesTable();
 const stories = new Stories();
+const desk = new Desk();
 
 function gateNow() {
   return world.gates.get(chosen) ?? world.gates.values().next().value;
@@ -231,6 +233,7 @@ function draw(isAsked = false) {
   for (const [id, part] of parts) if (all || seen.has(id)) part(gate);
   table.dialog.draw(gate);
   stories.draw(gate);
+  desk.draw(gate);
   document.body.dataset.ready = "yes";
 }
 

@@ -234,6 +234,11 @@ class TypeDialog {
       list.append(item);
     }
     if (known.modes.length > 0) this.modes.append(list);
+    if (known.asked_by?.length > 0) {
+      const all = known.requests.dispatched_total + known.requests.rejected_total + known.requests.left_total + known.queued;
+      const of = ({ user, application, requests }) => `${user}${application ? ` (${application})` : ""} ${share(Math.min(1, requests / Math.max(all, 1)))}`;
+      this.modes.append(make("p", "", `Asked for by: ${known.asked_by.map(of).join(", ")}.`));
+    }
     const refused = Object.entries(known.requests.rejected_by_reason).filter(([, n]) => n > 0);
     if (refused.length > 0) {
       this.modes.append(make("p", "", `Refused: ${refused.map(([name, n]) => `${number(n)} ${name}`).join(", ")}.`));

@@ -48,7 +48,7 @@ const REASONS = {
   queue_delay: ["the queue was slow for too long", "A rule of the laboratory bounds the wait in the queue."],
   target: ["the target would have been missed", "More requests would have made responses slower than target."],
   pinned_max: ["too many sessions keep a connection", "Sessions with temporary tables, LISTEN or locks keep connections; pinned_max bounds them."],
-  over_share: ["its class had more than its share", "The queue was full, and the class filled more of it than its weight gives."],
+  over_share: ["its class or tenant had more than its share", "One was too many, and others had less than their share."],
 };
 
 export const reason = (name) => REASONS[name]?.[0] ?? name.replaceAll("_", " ");
@@ -79,12 +79,13 @@ export function waitsFor(status, lane) {
     return `a server connection (all ${status.connections} in use${kept})`;
   }
   if (status.capacity_requests !== null && status.in_flight >= status.capacity_requests) {
-    return `room: ${status.capacity_requests} requests run at once`;
+    return `room: ${count(status.capacity_requests, "request runs", "requests run")} at once`;
   }
   if (status.capacity_seconds !== null && status.load_seconds >= status.capacity_seconds) {
     return `room: ${seconds(status.load_seconds)} of ${seconds(status.capacity_seconds)} work in flight`;
   }
-  if (status.connections_in_use >= status.connections * 0.75) return "a server connection that short requests leave free";
+  if (isLong && status.connections_in_use >= status.connections * 0.75) return "a server connection that short requests leave free";
+  if (status.pools.length > 1) return "its turn, or a server connection of its user and database";
   return "its turn";
 }
 
@@ -112,6 +113,10 @@ export function verdict(gate, phase, lost) {
   if (status.paused.length > 0) {
     const what = status.paused.includes("*") ? "Every request waits" : `Requests for ${status.paused.join(", ")} wait`;
     return ["warn", "Paused", `${what} until somebody resumes. ${count(status.queued, "request waits", "requests wait")} now.`];
+  }
+  if (status.passes_everything) {
+    const most = status.passing_max === null ? "at once" : `up to ${number(status.passing_max)} at once`;
+    return ["warn", "Emergency: everything passes", `An operator has set bounds, order and targets aside. Requests go ${most} until somebody lets the gate decide again. ${rates}.`];
   }
   if (status.stalled) return ["bad", "The service has stopped answering", `Nothing has ended for long, and ${count(status.queued, "request waits", "requests wait")}.`];
   const seen = status.mode === "observe";
@@ -144,7 +149,8 @@ export function found(status) {
   const lines = [];
   const connections = status.connections_found;
   lines.push(["Connections", `${status.connections_in_use} of ${status.connections} in use`, connections ? foundConnections(connections) : "The number is configured."]);
-  if (status.capacity_requests !== null) lines.push(["Requests at once", String(status.capacity_requests), "Found by trial: with more or fewer in flight, less work was completed."]);
+  const most = status.capacity_requests;
+  if (most !== null) lines.push(["Requests at once", String(most), most >= status.connections ? "As many as there are connections: nothing says that fewer complete more." : "Follows what completes most, and rises at once while requests wait."]);
   if (status.capacity_seconds !== null) lines.push(["Work at once", `${seconds(status.load_seconds)} of ${seconds(status.capacity_seconds)}`, "The sum of what the requests in flight are expected to take."]);
   const cores = status.parallelism_requests;
   lines.push(["The service works on", cores === null ? "not known yet" : `${cores} at once`, cores === null ? "It is learned from how much longer requests take beside others." : `About its processor cores; learned from ${count(status.parallelism_samples, "execution")}.`]);
@@ -165,12 +171,13 @@ export function event({ text, facts, lines }) {
   const known = new Map(facts);
   const get = (name) => known.get(name);
   const gain = get("gain") ? ` ${share(Number(get("gain")))} more is completed so.` : "";
+  const cause = get("cause") ? ` ${get("cause")}` : "";
   const sentences = {
     "another capacity: more is completed": () => `Requests at once: ${get("from")} → ${get("to")}.${gain}`,
     "another capacity": () => `Requests at once: ${get("from")} → ${get("to")}, a trial${lines > 1 ? `, the last of ${lines} moves` : ""}.`,
     "another limit of the long lane": () => `Long lane: ${get("from")} → ${get("to")} at once.`,
-    "requests were refused": () => `${count(Number(get("count")), "request")} refused: ${reason(get("reason"))}.`,
-    "requests would have been refused": () => `${count(Number(get("count")), "request")} would have been refused: ${reason(get("reason"))}.`,
+    "requests were refused": () => `${count(Number(get("count")), "request")} refused: ${reason(get("reason"))}.${cause}`,
+    "requests would have been refused": () => `${count(Number(get("count")), "request")} would have been refused: ${reason(get("reason"))}.${cause}`,
     "a type changed its lane": () => `To the ${get("lane")} lane${Number(get("changes")) > 1 ? `, after ${get("changes")} changes` : ""}: ${get("type")}`,
     "types that contend have a bound of their own": () => `Some types contend: ${get("from")} → ${get("to")} of their requests at once.${gain}`,
     "a type that contends": () => `Contends with others: ${get("type")}`,

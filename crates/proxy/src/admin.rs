@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `/metrics` | what [`crate::metrics`] declares, in the text format of Prometheus (OpenMetrics 1.0) |
 //! | `/healthz` | 200 as long as the process lives |
-//! | `/readyz` | 200 while clients are served; 503 before the gates listen and while they drain. Overload doesn't count: a full queue is the gate at work |
-//! | `/readyz?upstream` | 503 also while a gate has no upstream that is up; `?upstream=NAME` asks of one gate |
+//! | `/readyz` | 200 while clients are served, also in overload; 503 before gates listen and in a drain |
+//! | `/readyz?upstream` | 503 also while a gate has no upstream up; `?upstream=NAME` asks one gate |
 //! | `/status` | the state of every gate, as JSON ([`Status`]) |
 //! | `/types` | the learned table, as JSON ([`TypesReport`]); `?gate=NAME` for one gate |
 //! | `/why` | what became of a request, and why, as JSON ([`WhyReport`], `admin/why.rs`) |
+//! | `/gates/NAME/trace` | the last hour of a gate that only observes, as a trace ([`crate::trace`]) |
 //! | `/` | a page for people, live (`admin/page.rs`) |
-//! | `/gates/NAME` | what can be changed of a gate, as JSON ([`GateSettings`]); `PATCH` changes it (`admin/change.rs`) |
+//! | `/gates/NAME` | a gate's settings, as JSON ([`GateSettings`]); `PATCH` changes it (`admin/change.rs`) |
 //! | `/reload` and others | `POST`: an operator's commands (`admin/act.rs`) |
 //!
 //! Over TCP it asks for no password as long as a client only looks, so it belongs on loopback. Changes are
@@ -49,12 +50,14 @@ use crate::upstream::health::Condition;
 
 mod act;
 mod change;
+mod kept;
 mod names;
 mod page;
 mod report;
 mod serve;
 mod timeline;
 mod token;
+mod types;
 mod why;
 
 pub use act::HANDOVER_PROTOCOL;
@@ -69,8 +72,8 @@ pub use why::{OvertakersReport, StoryReport, TypeCountReport, WaitReport, WhyRep
 
 pub(crate) use report::named_classes;
 pub use report::{
-    ClassStatus, CountsReport, GateStatus, GateTypes, LatenessReport, MemoryStatus, PoolStatus, Status,
-    TargetReport, TimesReport, TypeReport, TypesReport, UplinkReport, UpstreamStatus,
+    AskerReport, ClassStatus, CountsReport, GateStatus, GateTypes, LatenessReport, MemoryStatus, PoolStatus,
+    Status, TargetReport, TimesReport, TypeReport, TypesReport, UplinkReport, UpstreamStatus,
 };
 
 /// The most admin connections at once: a few scrapers and people.
@@ -503,11 +506,13 @@ pub fn router(admin: Arc<Admin>, door: Door) -> Router {
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/status", get(status))
-        .route("/types", get(types))
+        .route("/types", get(types::types))
         .route("/why", get(why::tell))
+        .route("/gates/{name}/trace", get(kept::trace))
         .route("/gates/{name}", get(change::show).patch(change::change))
         .merge(act::routes())
         .merge(page::routes())
+        .fallback(page::nowhere)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Desk { admin: Arc::clone(&admin), door }, names::check))
         .with_state(Desk { admin, door })
@@ -569,27 +574,6 @@ async fn status(State(Desk { admin, .. }): State<Desk>) -> Response {
             gates: admin.gates().iter().map(|gate| GateStatus::of(&**gate)).collect(),
         };
         Json(status).into_response()
-    };
-    admin.build(tell).await
-}
-
-#[derive(Deserialize)]
-struct TypesQuery {
-    gate: Option<String>,
-}
-
-async fn types(State(Desk { admin, .. }): State<Desk>, Query(query): Query<TypesQuery>) -> Response {
-    let tell = move |admin: &Admin| {
-        let gates = admin.gates();
-        let is_asked = |name: &str| query.gate.as_deref().is_none_or(|asked| asked == name);
-        let gates: Vec<_> =
-            gates.iter().filter(|gate| is_asked(gate.name())).map(|gate| GateTypes::of(&**gate)).collect();
-        match query.gate {
-            Some(asked) if gates.is_empty() => {
-                (StatusCode::NOT_FOUND, format!("there is no gate {asked:?}\n")).into_response()
-            }
-            _ => Json(TypesReport { gates }).into_response(),
-        }
     };
     admin.build(tell).await
 }

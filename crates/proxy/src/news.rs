@@ -8,13 +8,13 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{Lane, Work};
+use admission::{Lane, Reason, Refused, Work};
 use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::gate::Driver;
-use crate::observe::{REASONS, lane_name};
+use crate::observe::{Most, REASONS, lane_name};
 
 /// What repeats is told at most once in this time.
 pub(crate) const ONCE_IN: Duration = Duration::from_secs(60);
@@ -67,27 +67,44 @@ impl Refusals {
     fn look(&mut self, driver: &Driver, own: Vec<(&'static str, u64)>) {
         let judged = driver.totals().counts.rejected;
         let before = std::mem::replace(&mut self.judged, judged);
+        let mut most = driver.take_refused();
         let of_judge = REASONS.iter().zip(judged.iter().zip(before));
-        for (reason, count) in of_judge.map(|(reason, (now, before))| (reason, now - before)) {
+        for (&reason, count) in of_judge.map(|(reason, (now, before))| (reason, now - before)) {
             if count > 0 {
-                Self::tell(driver, reason.as_str(), count);
+                Self::tell(driver, reason.as_str(), count, most.remove(&reason).map(|most| (reason, most)));
             }
         }
         let before = std::mem::replace(&mut self.own, own);
         for (at, (reason, now)) in self.own.iter().enumerate() {
             let count = now - before.get(at).map_or(0, |(_, count)| *count);
             if count > 0 {
-                Self::tell(driver, reason, count);
+                Self::tell(driver, reason, count, None);
             }
         }
     }
 
-    fn tell(driver: &Driver, reason: &str, count: u64) {
-        let (gate, queued) = (driver.name(), driver.snapshot().queued);
+    /// `most` is what was refused most: the reason, and of which type and class.
+    fn tell(driver: &Driver, reason: &str, count: u64, most: Option<(Reason, Most)>) {
+        let (gate, queued) = (driver.name(), driver.brief().queued);
+        let obstacle = |(reason, most): &(Reason, Most)| Refused { reason: *reason, obstacle: most.obstacle };
+        let cause = most.as_ref().and_then(|most| driver.cause(obstacle(most)));
+        let cause = cause.map(|cause| cause.to_string());
+        let most = most.as_ref().map(|(_, most)| most);
+        let (mostly, class) =
+            (most.and_then(|it| it.label.as_deref()), most.and_then(|it| it.class.as_deref()));
         if driver.only_watches() {
-            tracing::info!(gate, reason, count, queued, "requests would have been refused");
+            tracing::info!(
+                gate,
+                reason,
+                count,
+                queued,
+                mostly,
+                class,
+                cause,
+                "requests would have been refused"
+            );
         } else {
-            tracing::warn!(gate, reason, count, queued, "requests were refused");
+            tracing::warn!(gate, reason, count, queued, mostly, class, cause, "requests were refused");
         }
     }
 }

@@ -10,23 +10,31 @@
 //! it counted. A type takes 8 KB, nearly all of it two histograms (see `observe/times.rs`), so `types_max =
 //! 1000` takes 8 MB.
 
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use admission::{ClassId, Duration, Event, Lane, Outcome, Reason, RequestType, Work};
 use lru::LruCache;
 
-use crate::news::Lanes;
+use crate::user::{Asker, AskerId};
 
 mod account;
+mod askers;
 mod changed;
 mod goals;
+mod refused;
 mod times;
+mod told;
 
 pub(crate) use account::Account;
 pub use changed::{ChangedRow, ChangedRows, shares};
+pub(crate) use refused::Most;
+use refused::Refused;
 use times::Times;
 pub use times::{BOUNDS_SECONDS, Buckets, TimeSummary};
+pub use told::lane_name;
+pub(crate) use told::log_changes;
 
 /// The label of everything that has no row of its own.
 pub const OTHER: &str = "other";
@@ -299,6 +307,8 @@ pub struct Observer {
     totals: Totals,
     changes: Vec<Change>,
     class_names: goals::ClassNames,
+    refused: Refused,
+    askers: askers::Names,
     /// Raised by each look at what has changed.
     mark: u64,
 }
@@ -310,6 +320,7 @@ struct Entry {
     lane: Lane,
     work: Work,
     counts: Counts,
+    askers: askers::Counted,
     upstream_time: Times,
     queue_wait: Times,
     /// The observer's mark when the type was first seen, and when it was used last.
@@ -328,6 +339,8 @@ impl Observer {
             totals: Totals::default(),
             changes: Vec::new(),
             class_names: goals::ClassNames::default(),
+            refused: Refused::default(),
+            askers: askers::Names::default(),
             mark: 0,
         }
     }
@@ -383,6 +396,21 @@ impl Observer {
         if is_taken { format!("{} #{:016x}", name.label, name.row.0).into() } else { Arc::clone(&name.label) }
     }
 
+    /// The number of an asker, whether it was known or not.
+    pub(crate) fn asker(&mut self, asker: &Arc<Asker>) -> AskerId {
+        self.askers.number(asker)
+    }
+
+    /// Counts who asks for a type.
+    pub(crate) fn asked(&mut self, request_type: RequestType, asker: AskerId) {
+        self.entry(request_type).askers.note(asker);
+    }
+
+    /// The most frequent askers of a row's types, and at least how often each asked.
+    pub(crate) fn askers_of(&self, row: RequestType) -> Vec<(Arc<Asker>, u64)> {
+        self.types.peek(&row).map_or_else(Vec::new, |entry| self.askers.told(&entry.askers))
+    }
+
     /// Counts what happened.
     pub fn record(&mut self, event: &Event) {
         match *event {
@@ -396,7 +424,8 @@ impl Observer {
                     entry.work = work;
                 }
             }
-            Event::Rejected { request_type, reason, queue_wait, .. } => {
+            Event::Rejected { request_type, class, reason, obstacle, queue_wait, .. } => {
+                self.refused.note((reason, request_type, class, obstacle));
                 self.totals.counts.reject(reason);
                 self.totals.queue_wait_rejected.record(queue_wait);
                 let entry = self.entry(request_type);
@@ -460,6 +489,18 @@ impl Observer {
         self.totals.clone()
     }
 
+    /// What was refused most since the last call, by reason.
+    pub(crate) fn take_refused(&mut self) -> HashMap<Reason, Most> {
+        let kinds: Vec<_> = self.refused.take().collect();
+        let most = |(_, request_type, class, obstacle)| Most {
+            label: self.label(request_type),
+            class: self.class_names.of_several(class),
+            obstacle,
+        };
+        // Of each reason the last one stays.
+        kinds.into_iter().map(|kind| (kind.0, most(kind))).collect()
+    }
+
     /// The changes since the last call, oldest first, at most [`CHANGES_MAX`], to be logged outside of the
     /// lock with `log_changes`. Without any it doesn't allocate.
     #[must_use]
@@ -506,57 +547,6 @@ impl Observer {
     }
 }
 
-/// Writes changes to the log: at info level what starts or ceases to be limited, at debug level the rest.
-/// `lanes` knows which changes of a type's lane were told.
-pub(crate) fn log_changes(gate: &str, lanes: &Lanes, changes: &[Change]) {
-    for change in changes {
-        match change {
-            Change::Lane { label, lane, work } => lanes.changed(gate, label, *lane, *work),
-            Change::Capacity { from, to, gain: Some(gain) } => {
-                tracing::info!(gate, from, to, gain, "another capacity: more is completed");
-            }
-            Change::Capacity { from, to, gain: None } => {
-                tracing::debug!(gate, from, to, "another capacity");
-            }
-            Change::GroupFormed { group, from, to, gain } => {
-                tracing::info!(gate, group, from, to, gain, "types that contend have a bound of their own");
-            }
-            Change::GroupJoined { group, label } => {
-                tracing::info!(gate, group, r#type = %label, "a type that contends");
-            }
-            Change::GroupMoved { group, from, to, gain } => {
-                tracing::debug!(gate, group, from, to, gain, "another bound for types that contend");
-            }
-            Change::GroupDissolved { group, most } => {
-                tracing::info!(gate, group, most, "types don't contend any more: their bound is gone");
-            }
-            Change::Stalled { lasted, late } => {
-                let lasted_s = lasted.as_secs_f64();
-                tracing::warn!(
-                    gate,
-                    lasted_s,
-                    late,
-                    "the service answered nothing for long; requests that waited come after newcomers"
-                );
-            }
-            Change::Goal(text) => tracing::info!(gate, "{text}"),
-            Change::LongLimit { from, to, parallelism } => {
-                tracing::info!(gate, from, to, parallelism, "another limit of the long lane");
-            }
-        }
-    }
-}
-
-/// The name of a lane in tables, metrics and logs.
-pub const fn lane_name(lane: Lane) -> &'static str {
-    match lane {
-        Lane::Unknown => "unknown",
-        Lane::Short => "short",
-        Lane::Long => "long",
-        Lane::Variable => "variable",
-    }
-}
-
 impl Entry {
     fn new(label: Arc<str>) -> Self {
         Self {
@@ -564,6 +554,7 @@ impl Entry {
             lane: Lane::Unknown,
             work: Work::ZERO,
             counts: Counts::default(),
+            askers: askers::Counted::default(),
             upstream_time: Times::new(),
             queue_wait: Times::new(),
             marks: (0, 0),

@@ -8,9 +8,12 @@
 //! | `/takeover` | becomes another protocol, by which a successor takes the sockets over (Unix socket only) |
 //! | `/gates/NAME/pause` | holds requests up, and answers once none is in flight |
 //! | `/gates/NAME/resume` | lets them go |
+//! | `/gates/NAME/pass` | the emergency: lets everything pass |
+//! | `/gates/NAME/enforce` | decides again, as the configuration says |
+//! | `/allowed` | nothing: says whether the sender may change anything |
 //!
-//! A client that leaves before its pause is answered takes it back. The body of the last two may name a
-//! database: `{"database":"shop"}`. All is taken over the Unix socket or with the token, as changes are.
+//! A client that leaves before its pause is answered takes it back. The body of pause and resume may name
+//! a database: `{"database":"shop"}`. All is taken over the Unix socket or with the token, as changes are.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +32,7 @@ use tokio::sync::oneshot;
 use super::change::{Refused, gate, may_change};
 use super::{Admin, Desk, Door, GateView};
 use crate::command::{Command, Commands};
+use crate::gate::Driver;
 
 /// How often a pause looks whether the last request has ended. Nothing tells it: that would cost every
 /// request.
@@ -44,6 +48,9 @@ pub(super) fn routes() -> Router<Desk> {
         .route("/takeover", post(take_over))
         .route("/gates/{name}/pause", post(pause))
         .route("/gates/{name}/resume", post(resume))
+        .route("/gates/{name}/pass", post(pass))
+        .route("/gates/{name}/enforce", post(enforce))
+        .route("/allowed", post(allowed))
 }
 
 async fn reload(State(desk): State<Desk>, headers: HeaderMap) -> Answer {
@@ -216,4 +223,36 @@ async fn resume(
     gate.resume(database.as_deref()).map_err(|why| refused(&name, &why))?;
     tracing::info!(gate = name, database, "resumed over the admin listener");
     Ok("resumed: requests pass again\n".to_owned())
+}
+
+async fn allowed(State(desk): State<Desk>, headers: HeaderMap) -> Answer {
+    may_change(&desk, &headers)?;
+    Ok("changes are taken from you\n".to_owned())
+}
+
+async fn pass(State(desk): State<Desk>, Path(name): Path<String>, headers: HeaderMap) -> Answer {
+    control(&desk, &name, &headers, Driver::pass_everything)?;
+    tracing::warn!(
+        gate = name,
+        "an operator lets everything pass: no order, bound, target or class holds until `gatekeeper enforce`"
+    );
+    Ok("everything passes: no order, bound, target or class holds until `gatekeeper enforce`\n".to_owned())
+}
+
+async fn enforce(State(desk): State<Desk>, Path(name): Path<String>, headers: HeaderMap) -> Answer {
+    control(&desk, &name, &headers, Driver::decide_again)?;
+    tracing::info!(gate = name, "an operator lets the gate decide again");
+    Ok("the gate decides again, as the configuration says\n".to_owned())
+}
+
+fn control(
+    desk: &Desk,
+    name: &str,
+    headers: &HeaderMap,
+    change: fn(&Driver) -> Result<(), String>,
+) -> Result<(), Refused> {
+    may_change(desk, headers)?;
+    let gate = gate(&desk.admin, name)?;
+    let driver = gate.driver().ok_or_else(|| refused(name, "it decides nothing"))?;
+    change(driver).map_err(|why| refused(name, &why))
 }

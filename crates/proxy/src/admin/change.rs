@@ -3,7 +3,8 @@
 //! ```text
 //! curl --unix-socket /run/gatekeeper/admin.sock http://gatekeeper/gates/shop
 //! {"gate":"shop","capacity":"none"}
-//! curl --unix-socket /run/gatekeeper/admin.sock -X PATCH -d '{"capacity":"20s"}' http://gatekeeper/gates/shop
+//! curl --unix-socket /run/gatekeeper/admin.sock -X PATCH -d '{"capacity":"20s"}' \
+//!     http://gatekeeper/gates/shop
 //! {"gate":"shop","capacity":"20s"}
 //! ```
 //!

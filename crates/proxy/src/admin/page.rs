@@ -1,9 +1,9 @@
 //! The page at `/`: its files, and the stream of server-sent events that keeps it live.
 //!
-//! A task looks at every gate once a second and keeps the last minutes, also while nobody watches. What it
-//! tells is written once for all viewers. A viewer that comes gets everything first, then the changes. One
-//! that doesn't read is dropped: by [`BEHIND_MAX`], or by the kernel once its window has been closed for half
-//! a minute. Its browser comes again and gets everything anew.
+//! A task looks at every gate once a second and keeps the last minutes, also while nobody watches. Each
+//! frame is written once for all viewers. A new viewer gets everything first, then the changes. A viewer
+//! that doesn't read is dropped: by [`BEHIND_MAX`], or by the kernel once its window has been closed for
+//! half a minute. Its browser connects again and gets everything anew.
 //!
 //! **Bounds.** [`VIEWERS_MAX`] viewers with [`BEHIND_MAX`] frames each. A look costs what has changed since
 //! the last one, however many types are known.
@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
@@ -53,10 +53,11 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 type Asset = (&'static str, &'static str, &'static str);
 
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
-const ASSETS: [Asset; 9] = [
+const ASSETS: [Asset; 10] = [
     ("/", "text/html; charset=utf-8", include_str!("../../page/index.html")),
     ("/page/page.css", "text/css; charset=utf-8", include_str!("../../page/page.css")),
     ("/page/page.js", JAVASCRIPT, include_str!("../../page/page.js")),
+    ("/page/act.js", JAVASCRIPT, include_str!("../../page/act.js")),
     ("/page/dom.js", JAVASCRIPT, include_str!("../../page/dom.js")),
     ("/page/model.js", JAVASCRIPT, include_str!("../../page/model.js")),
     ("/page/words.js", JAVASCRIPT, include_str!("../../page/words.js")),
@@ -72,6 +73,15 @@ pub(super) fn routes() -> Router<Desk> {
         router = router.route(path, get(async move || asset(kind, text)));
     }
     router
+}
+
+/// Answers a request for a path that isn't there.
+pub(super) async fn nowhere(uri: Uri) -> Response {
+    let there = "/ (the page), /status, /types, /why, /metrics, /healthz, /readyz, /gates/NAME, /gates/NAME/trace; \
+                 with POST: /reload, /drain, /upgrade, /allowed, /gates/NAME/pause, /gates/NAME/resume, \
+                 /gates/NAME/pass, /gates/NAME/enforce";
+    (StatusCode::NOT_FOUND, format!("there is nothing at {}; there are: {there}\n", uri.path()))
+        .into_response()
 }
 
 fn asset(kind: &'static str, text: &'static str) -> Response {

@@ -10,10 +10,12 @@ use admission::{
 use serde::{Deserialize, Serialize};
 
 use super::{GateView, LatenessView, PoolView, UpstreamView};
+use crate::gate::Driver;
 use crate::memory::MemoryView;
 use crate::metrics::shown::id;
 use crate::observe::{Counts, REASONS, TimeSummary, Totals, TypeRow, lane_name, shares};
 use crate::postgres::CeilingView;
+use crate::user::Asker;
 
 /// `/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +61,12 @@ pub struct GateStatus {
     /// The databases whose requests an operator holds up; `*` for all.
     #[serde(default)]
     pub paused: Vec<String>,
+    /// Whether an operator lets everything pass.
+    #[serde(default)]
+    pub passes_everything: bool,
+    /// How many run at once while everything passes; `None`: all.
+    #[serde(default)]
+    pub passing_max: Option<u32>,
     pub load_seconds: f64,
     pub capacity_seconds: Option<f64>,
     /// The most requests in flight, where a controller finds that.
@@ -156,6 +164,9 @@ pub struct ClassStatus {
 pub struct LatenessReport {
     /// Clients that asked lately waited longer than 20 ms on average until they were read.
     pub is_late: bool,
+    /// How long the gate was late, in all.
+    #[serde(default)]
+    pub late_seconds_total: f64,
     pub delay_seconds: f64,
     /// How many newcomers the kernel keeps meanwhile, before it turns them away.
     pub backlog: Option<u32>,
@@ -169,6 +180,7 @@ impl From<LatenessView> for LatenessReport {
     fn from(view: LatenessView) -> Self {
         Self {
             is_late: view.is_late,
+            late_seconds_total: view.late_for.as_secs_f64(),
             delay_seconds: view.delay.as_secs_f64(),
             backlog: view.backlog,
             ended_total: view.ended,
@@ -312,6 +324,19 @@ pub struct TypeReport {
     pub upstream_time: TimesReport,
     /// Of all that ended their wait, refused or not.
     pub queue_wait: TimesReport,
+    /// The users and applications that ask for it most (databases).
+    #[serde(default)]
+    pub asked_by: Vec<AskerReport>,
+}
+
+/// A user and an application that ask for a type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct AskerReport {
+    pub user: String,
+    pub application: String,
+    /// How many of its requests were counted: all, where at most five ask, else at least so many.
+    pub requests: u64,
 }
 
 /// A target that a type has of its own, and what holds it.
@@ -369,6 +394,8 @@ impl GateStatus {
             upstream: gate.upstream(),
             upstreams: gate.upstreams().into_iter().map(UpstreamStatus::from).collect(),
             paused: gate.paused(),
+            passes_everything: gate.driver().is_some_and(Driver::passes_everything),
+            passing_max: gate.driver().and_then(Driver::passing_max),
             load_seconds: work_seconds(snapshot.load),
             capacity_seconds: snapshot.capacity.map(work_seconds),
             capacity_requests: snapshot.capacity_found,
@@ -379,7 +406,7 @@ impl GateStatus {
             late: snapshot.late,
             stalled: snapshot.stalled,
             in_flight: snapshot.in_flight,
-            really_in_flight: gate.driver().and_then(crate::gate::Driver::really_in_flight),
+            really_in_flight: gate.driver().and_then(Driver::really_in_flight),
             suspended: snapshot.suspended,
             left_in_flight: snapshot.left,
             long_in_flight: snapshot.long_in_flight,
@@ -486,14 +513,16 @@ impl CountsReport {
 }
 
 impl GateTypes {
-    pub(super) fn of(gate: &dyn GateView) -> Self {
+    /// Of all types, or of the one with this id.
+    pub(super) fn of(gate: &dyn GateView, only: Option<&str>) -> Self {
         let rows = gate.types();
         let snapshot = gate.snapshot();
         let learned = learned(&snapshot);
         let mut types: Vec<_> = rows
             .iter()
             .zip(shares(&rows))
-            .map(|(row, share)| TypeReport::of(row, share, learned.get(&row.key).copied()))
+            .filter(|(row, _)| only.is_none_or(|only| only == id(row.key)))
+            .map(|(row, share)| TypeReport::of((gate, row), share, learned.get(&row.key).copied()))
             .collect();
         types.sort_by(|a, b| b.work_share.total_cmp(&a.work_share).then_with(|| a.label.cmp(&b.label)));
         Self { gate: gate.name().to_owned(), mode: gate.mode().to_owned(), types }
@@ -505,7 +534,8 @@ fn learned(snapshot: &Snapshot) -> HashMap<Option<RequestType>, &TypeSnapshot> {
 }
 
 impl TypeReport {
-    fn of(row: &TypeRow, work_share: f64, learned: Option<&TypeSnapshot>) -> Self {
+    fn of((gate, row): (&dyn GateView, &TypeRow), work_share: f64, learned: Option<&TypeSnapshot>) -> Self {
+        let askers = row.key.zip(gate.driver()).map_or_else(Vec::new, |(key, driver)| driver.askers_of(key));
         Self {
             label: row.label.as_ref().to_owned(),
             id: id(row.key),
@@ -522,7 +552,15 @@ impl TypeReport {
             requests: CountsReport::of(&row.counts),
             upstream_time: TimesReport::from(&row.upstream_time),
             queue_wait: TimesReport::from(&row.queue_wait),
+            asked_by: askers.into_iter().map(AskerReport::from).collect(),
         }
+    }
+}
+
+impl From<(Arc<Asker>, u64)> for AskerReport {
+    fn from((asker, requests): (Arc<Asker>, u64)) -> Self {
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        Self { user: text(&asker.user), application: text(&asker.application), requests }
     }
 }
 

@@ -113,10 +113,12 @@ fn merged(
     older: &[(&'static str, String)],
     mut newer: Vec<(&'static str, String)>,
 ) -> Vec<(&'static str, String)> {
+    let end = newer.iter().find(|(name, _)| *name == "to").map(|(_, value)| value.clone());
     for (name, value) in &mut newer {
         let Some((_, before)) = older.iter().find(|(known, _)| known == name) else { continue };
         match *name {
-            "from" => value.clone_from(before),
+            // What has moved back would be no move.
+            "from" if end.as_ref() != Some(before) => value.clone_from(before),
             "count" | "withheld" | "changes" => {
                 if let (Ok(now), Ok(before)) = (value.parse::<u64>(), before.parse::<u64>()) {
                     *value = now.saturating_add(before).to_string();
@@ -181,6 +183,9 @@ mod tests {
         timeline.note(moved(14, 20), UNIX_EPOCH);
         let (_, entries) = timeline.since(0);
         assert_eq!(entries[0].facts, [("from", "12".to_owned()), ("to", "20".to_owned())]);
+        timeline.note(moved(20, 12), UNIX_EPOCH);
+        let (_, entries) = timeline.since(0);
+        assert_eq!(entries[0].facts, [("from", "20".to_owned()), ("to", "12".to_owned())]);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! Only its hash is kept. What is sent is hashed too and compared in constant time, so that neither its
 //! length nor how much of it is right can be told from the time that a refusal takes.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -11,6 +10,8 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
+
+use crate::ordinary;
 
 /// The shortest token, in bytes: shorter ones can be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -39,12 +40,8 @@ impl Token {
     pub fn load(path: &Path) -> Result<Self, TokenError> {
         let wrong = |why: String| TokenError { file: path.to_owned(), why };
         let unreadable = |error: std::io::Error| wrong(format!("cannot be read: {error}"));
-        let file = File::open(path).map_err(unreadable)?;
-        // Asked of the open file, so that it is the one that is read.
+        let file = ordinary::open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
-        if !metadata.is_file() {
-            return Err(wrong("is not a file".to_owned()));
-        }
         // The rule for private keys: the file belongs to the user that runs the gate, or to root, who may let
         // a group read it.
         let allowed = if metadata.uid() == 0 { 0o640 } else { 0o600 };

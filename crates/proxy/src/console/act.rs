@@ -1,4 +1,4 @@
-//! The commands that change something.
+//! The console's commands that change a gate or the process.
 
 use std::time::Duration;
 
@@ -8,14 +8,13 @@ use super::words::{Command, Victims};
 use super::{Failure, Subject};
 use crate::command::Command as ProcessCommand;
 
-/// How often a PAUSE looks whether the last transaction has ended. Nothing tells it: that would cost every
-/// request.
+/// How often a PAUSE looks whether the last transaction has ended. A notice would cost every request.
 const PAUSE_LOOK: Duration = Duration::from_millis(10);
 
 /// What a command came to.
 pub(crate) struct Acted {
     pub(crate) tag: &'static str,
-    /// To be told beside it.
+    /// A notice beside the answer.
     pub(crate) notice: Option<String>,
 }
 
@@ -39,7 +38,7 @@ pub(crate) fn name(command: &Command) -> &'static str {
     }
 }
 
-/// Does it. A command that waits is taken back by what interrupts it.
+/// Carries a command out. A command that waits is taken back by what interrupts it.
 pub(crate) async fn act(
     subject: &dyn Subject,
     command: Command,
@@ -111,7 +110,7 @@ async fn pause(
     outcome
 }
 
-/// Takes a pause back that didn't come about.
+/// Takes an incomplete pause back.
 struct TakenBack<'a> {
     subject: &'a dyn Subject,
     database: Option<&'a str>,
@@ -121,7 +120,7 @@ struct TakenBack<'a> {
 impl Drop for TakenBack<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            // It may have been resumed meanwhile.
+            // The gate may have been resumed meanwhile.
             let _ = self.subject.let_go(self.database);
         }
     }

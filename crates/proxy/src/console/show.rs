@@ -1,8 +1,9 @@
 //! What SHOW shows, read from the gate, its pools and its roster when it is asked. The columns are in
 //! `lists`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admission::Instant;
@@ -58,6 +59,9 @@ struct Look<'a> {
     wall: SystemTime,
     mode: &'static str,
 }
+
+/// A request that waits, and the name of its type.
+type Waits = (admission::Queued, Option<Arc<str>>);
 
 /// The clients and connections of one user and database.
 #[derive(Default)]
@@ -296,9 +300,18 @@ impl<'a> Look<'a> {
     fn queue(&self) -> Vec<Vec<Cell>> {
         let owners = self.subject.owners();
         let owner = |pool| owners.get(&pool).cloned().unwrap_or_default();
-        let queue = self.subject.driver().map(|driver| driver.queue(QUEUE_MAX)).unwrap_or_default();
-        let row = |(index, (queued, label)): (usize, (admission::Queued, Option<std::sync::Arc<str>>))| {
-            let (user, database) = owner(queued.pool);
+        let Some(driver) = self.subject.driver() else { return Vec::new() };
+        let queue = driver.queue(QUEUE_MAX);
+        let sessions = driver.sessions_of(queue.iter().map(|(queued, _)| queued.ticket));
+        // Over MySQL a pool has no owner, but a request has a session.
+        let rows = if owners.is_empty() { self.subject.sessions() } else { Vec::new() };
+        let users: HashMap<u64, SessionRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+        let of_session = |id: Option<u64>| {
+            let row = users.get(&id?)?;
+            Some((row.user.clone(), row.database.clone()))
+        };
+        let row = |(index, ((queued, label), session)): (usize, (Waits, Option<u64>))| {
+            let (user, database) = of_session(session).unwrap_or_else(|| owner(queued.pool));
             let wait = self.now.since(queued.since);
             vec![
                 (index + 1).into(),
@@ -311,7 +324,7 @@ impl<'a> Look<'a> {
                 wait.subsec_micros().into(),
             ]
         };
-        queue.into_iter().enumerate().map(row).collect()
+        queue.into_iter().zip(sessions).enumerate().map(row).collect()
     }
 
     fn pinned(&self) -> Vec<Vec<Cell>> {

@@ -284,6 +284,14 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         read: |gate, out| out.gauge(&[], f64::from(u8::from(gate.paused))),
     },
     Metric {
+        name: "passes_everything",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "1 while an operator lets everything pass, in an emergency",
+        read: |gate, out| out.gauge(&[], f64::from(u8::from(gate.passes_everything))),
+    },
+    Metric {
         name: "upstream_up",
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
@@ -406,6 +414,17 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         },
     },
     Metric {
+        name: "late",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "How long the gate itself was late: the rate is the part of the time",
+        read: |gate, out| match gate.lateness {
+            Some(lateness) => out.counter_seconds(&[], lateness.late_for.as_secs_f64()),
+            None => Ok(()),
+        },
+    },
+    Metric {
         name: "read_delay",
         in_seconds: Seconds::Yes,
         kind: Kind::Gauge,
@@ -489,7 +508,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &["reason"],
-        help: "Requests over HTTP that the gate answered by itself, beside those that it refused for others: late; bad_request (not one to pass on, or no request); body_timeout; upstream (no response could be had); upstream_timeout; shutdown",
+        help: "Requests over HTTP that the gate answered by itself, beside those that it refused for others: late; memory (no room, memory_max); bad_request (not one to pass on, or no request); body_timeout; upstream (no response could be had); upstream_timeout; shutdown",
         read: |gate, out| {
             gate.own_answers.iter().try_for_each(|(reason, count)| out.counter(&[reason], *count))
         },

@@ -10,6 +10,7 @@ use crate::admin::{
     Admin, ClientsView, GateView, LatenessView, PoolView, ReloadsView, UplinkReport, UpstreamView,
     named_classes,
 };
+use crate::gate::Driver;
 use crate::memory::{self, MemoryView};
 use crate::observe::Totals;
 use crate::postgres::CeilingView;
@@ -41,6 +42,7 @@ impl Scrape {
             pools: by_user_and_database(gate.pools()),
             pins: gate.pins(),
             paused: !gate.paused().is_empty(),
+            passes_everything: gate.driver().is_some_and(Driver::passes_everything),
             own_answers: gate.own_answers(),
             clients: gate.clients(),
             ceiling: gate.ceiling(),
@@ -101,6 +103,8 @@ pub(super) struct GateScrape {
     pub(super) pins: Vec<(&'static str, u32)>,
     /// Whether an operator holds anything up.
     pub(super) paused: bool,
+    /// Whether an operator lets everything pass.
+    pub(super) passes_everything: bool,
     pub(super) own_answers: Vec<(&'static str, u64)>,
     pub(super) clients: ClientsView,
     pub(super) ceiling: Option<CeilingView>,

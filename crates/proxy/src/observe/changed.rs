@@ -4,6 +4,10 @@
 //! Every use of a type moves the type to the front of the observer's list and stamps it with the current
 //! mark. So a look walks from the front and stops at the first type with an older stamp.
 
+use std::sync::Arc;
+
+use admission::RequestType;
+
 use super::{Counts, Observer, TypeRow};
 
 /// A row that has changed.
@@ -35,6 +39,12 @@ impl Observer {
         known.chain(other).collect()
     }
 
+    /// The names of all types, those that are seen in another one's row included.
+    pub(crate) fn labels(&self) -> Vec<(RequestType, Arc<str>)> {
+        let keys = self.types.iter().map(|(key, _)| *key).chain(self.elsewhere.iter().map(|(key, _)| *key));
+        keys.filter_map(|key| Some((key, self.label(key)?))).collect()
+    }
+
     /// The rows of the types that were used since the look that gave `since`; of all types, if that is zero.
     pub fn changed(&mut self, since: u64) -> ChangedRows {
         let used = self.types.iter().take_while(|(_, entry)| entry.marks.1 >= since);
@@ -63,7 +73,7 @@ pub fn shares(rows: &[TypeRow]) -> Vec<f64> {
 mod tests {
     use std::time::Duration;
 
-    use admission::{Event, Reason, RequestType};
+    use admission::{ClassId, Event, Reason};
 
     use super::*;
     use crate::observe::TypeName;
@@ -91,7 +101,9 @@ mod tests {
         observer.record(&Event::Rejected {
             ticket: ticket(),
             request_type,
+            class: ClassId::DEFAULT,
             reason,
+            obstacle: None,
             queue_wait: Duration::ZERO,
         });
         assert!(observer.knows(RequestType(1)));

@@ -14,6 +14,11 @@ impl ClassNames {
         known.map_or(ClassId::DEFAULT_NAME, |(_, name)| name)
     }
 
+    /// The name of a class, where there are several.
+    pub(super) fn of_several(&self, class: ClassId) -> Option<String> {
+        (self.0.len() > 1).then(|| self.of(class).to_owned())
+    }
+
     /// Such as "class gold raised 0.31 → 0.38: p95 212 ms over its goal 150 ms, taken from bronze".
     pub(super) fn text(&self, news: &GoalNews) -> String {
         match news {

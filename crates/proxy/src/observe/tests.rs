@@ -44,6 +44,7 @@ fn request() -> Request {
         connection: Connection::Needed,
         entry: admission::Entry::Queued,
         client: None,
+        tenant: None,
         deadline: None,
     }
 }

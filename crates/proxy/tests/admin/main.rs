@@ -177,7 +177,9 @@ async fn health_is_ok_from_the_start_and_readiness_follows_the_gates() {
     admin.set_ready();
     assert_eq!(get(address, "/readyz").await.2, "draining\n", "draining is never taken back");
     assert_eq!(get(address, "/healthz").await.0, "HTTP/1.1 200 OK");
-    assert_eq!(get(address, "/nothing").await.0, "HTTP/1.1 404 Not Found");
+    let (status, _, body) = get(address, "/nothing").await;
+    assert_eq!(status, "HTTP/1.1 404 Not Found");
+    assert!(body.starts_with("there is nothing at /nothing; there are: / (the page), /status, "), "{body}");
 }
 
 #[tokio::test]

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 
-use proxy::admin::{ClientsView, GateView, Happening, PoolView, Timeline, VIEWERS_MAX, watch};
+use proxy::admin::{ClientsView, GateView, Happening, PoolView, Timeline, Token, VIEWERS_MAX, watch};
 use proxy::gate::Driver;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::{get, listening};
+use crate::{code, get, listening, sent};
 
 /// What a viewer of the page is sent, up to this text.
 async fn watched(address: SocketAddr, until: &str) -> (TcpStream, String) {
@@ -54,7 +54,9 @@ async fn the_page_and_its_files_come_from_here_alone_and_are_small() {
     let (_, head, page) = get(address, "/").await;
     assert!(head.contains("default-src 'none'; script-src 'self'"), "{head}");
     let mut bytes = page.len();
-    for name in ["page.css", "page.js", "model.js", "words.js", "curves.js", "types.js"] {
+    for name in
+        ["page.css", "page.js", "act.js", "dom.js", "why.js", "model.js", "words.js", "curves.js", "types.js"]
+    {
         let (status, head, text) = get(address, &format!("/page/{name}")).await;
         assert_eq!(status, "HTTP/1.1 200 OK", "{name}");
         assert!(head.contains("nosniff"), "{head}");
@@ -113,4 +115,35 @@ async fn viewers_have_a_bound() {
     let (status, _, body) = get(address, "/page/events").await;
     assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
     assert!(body.contains("no room"), "{body}");
+}
+
+#[tokio::test]
+async fn everything_passes_only_by_the_token_and_only_once() {
+    let (address, admin) = listening().await;
+    let driver = Driver::new("pool", admission::Policy::default(), 1);
+    admin.add_gate(Arc::new(Driven(driver)));
+    let token = "0123456789abcdef";
+    admin.set_token(Some(Token::of(token.as_bytes()).unwrap()));
+    let post = async |path: &str, token: &str| {
+        let head = format!("Host: gate\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n");
+        let request = format!("POST {path} HTTP/1.1\r\n{head}Content-Length: 0\r\n\r\n");
+        sent(TcpStream::connect(address).await.unwrap(), &request).await
+    };
+    for path in ["/allowed", "/gates/pool/pass", "/gates/pool/enforce"] {
+        assert_eq!(
+            code(&post(path, "wrong").await),
+            ("403", "this isn't the token of token_file\n"),
+            "{path}"
+        );
+    }
+    assert_eq!(code(&post("/allowed", token).await).0, "200");
+    assert_eq!(code(&post("/gates/other/pass", token).await).0, "404");
+    assert_eq!(code(&post("/gates/shop/pass", token).await).0, "409", "it has no driver");
+    let enforce = "/gates/pool/enforce";
+    assert_eq!(code(&post(enforce, token).await), ("409", "gate pool: it decides already\n"));
+    let passes = async || get(address, "/status").await.2.contains("\"passes_everything\":true");
+    assert_eq!(code(&post("/gates/pool/pass", token).await).0, "200");
+    assert!(passes().await);
+    assert_eq!(code(&post(enforce, token).await).0, "200");
+    assert!(!passes().await);
 }

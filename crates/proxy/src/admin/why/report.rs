@@ -53,6 +53,9 @@ pub struct StoryReport {
     pub overtook: u32,
     /// How long the service was busy with it, or is.
     pub upstream_seconds: Option<f64>,
+    /// How long the response waited for the gate's uplink, once it is sent.
+    #[serde(default)]
+    pub uplink_seconds: f64,
     /// All of that in words.
     pub story: Vec<String>,
 }
@@ -141,6 +144,7 @@ impl StoryReport {
             overtaken_by,
             overtook: *overtook,
             upstream_seconds: upstream.map(|time| time.as_secs_f64()),
+            uplink_seconds: story.uplink.as_secs_f64(),
             story: Vec::new(),
         };
         report.story = report.sentences(story, &waits, gate.mode() == "observe");
@@ -159,6 +163,10 @@ impl StoryReport {
         told.push(self.wait_sentence(story, waits));
         told.extend(self.order_sentences());
         told.push(self.end_sentence(story));
+        if !story.uplink.is_zero() {
+            let waited = written(self.uplink_seconds);
+            told.push(format!("Its response waited {waited} for the uplink of the gate."));
+        }
         told
     }
 
@@ -269,7 +277,7 @@ const fn refused(reason: Reason) -> &'static str {
         Reason::DeadlineUnreachable => "it could not have made its own deadline behind those that waited",
         Reason::QueueDelay => "requests had waited for too long for a while (the rule of rejection)",
         Reason::Target => "with it the target of the response time could not have been held",
-        Reason::OverShare => "its class had more than its share, and others less",
+        Reason::OverShare => "its class or tenant had more than its share, and others less",
         Reason::PinnedMax => "too many sessions keep their connections (pinned_max)",
     }
 }

@@ -1,0 +1,59 @@
+//! What the log says of an observer's changes.
+
+use admission::Lane;
+
+use super::Change;
+use crate::news::Lanes;
+
+/// Writes changes to the log: at info level what starts or ceases to be limited, at debug level the rest.
+/// `lanes` knows which changes of a type's lane were told.
+pub(crate) fn log_changes(gate: &str, lanes: &Lanes, changes: &[Change]) {
+    for change in changes {
+        match change {
+            Change::Lane { label, lane, work } => lanes.changed(gate, label, *lane, *work),
+            Change::Capacity { from, to, gain: Some(gain) } => {
+                tracing::info!(gate, from, to, gain = %format_args!("{gain:.3}"), "another capacity: more is completed");
+            }
+            Change::Capacity { from, to, gain: None } => {
+                tracing::debug!(gate, from, to, "another capacity");
+            }
+            Change::GroupFormed { group, from, to, gain } => {
+                let gain = format!("{gain:.3}");
+                tracing::info!(gate, group, from, to, gain, "types that contend have a bound of their own");
+            }
+            Change::GroupJoined { group, label } => {
+                tracing::info!(gate, group, r#type = %label, "a type that contends");
+            }
+            Change::GroupMoved { group, from, to, gain } => {
+                let gain = gain.map(|gain| format!("{gain:.3}"));
+                tracing::debug!(gate, group, from, to, gain, "another bound for types that contend");
+            }
+            Change::GroupDissolved { group, most } => {
+                tracing::info!(gate, group, most, "types don't contend any more: their bound is gone");
+            }
+            Change::Stalled { lasted, late } => {
+                let lasted_s = lasted.as_secs_f64();
+                tracing::warn!(
+                    gate,
+                    lasted_s,
+                    late,
+                    "the service answered nothing for long; requests that waited come after newcomers"
+                );
+            }
+            Change::Goal(text) => tracing::info!(gate, "{text}"),
+            Change::LongLimit { from, to, parallelism } => {
+                tracing::info!(gate, from, to, parallelism, "another limit of the long lane");
+            }
+        }
+    }
+}
+
+/// The name of a lane in tables, metrics and logs.
+pub const fn lane_name(lane: Lane) -> &'static str {
+    match lane {
+        Lane::Unknown => "unknown",
+        Lane::Short => "short",
+        Lane::Long => "long",
+        Lane::Variable => "variable",
+    }
+}

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::error::Error as _;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -21,12 +21,13 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use super::fields::strip_trailers;
 use super::files::FileBody;
 use super::flight::Flight;
+use super::frames::{FRAME, ROOM};
 use super::record::Record;
 use super::reject::Refusal;
 use super::socket::{UnderWay, Watched};
 use super::uplink::Share;
 use super::upload::Upload;
-use crate::memory::Held;
+use crate::memory::{self, Held};
 
 mod leaving;
 
@@ -47,9 +48,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// is. Of one below this size a copy is kept, so that what is kept takes little more than its bytes.
 const COPIED: usize = 4 * 1024;
 
-/// What a frame takes beside its bytes.
-const FRAME: usize = 128;
-
 /// Why a body ended before its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Broken {
@@ -65,6 +63,9 @@ pub(crate) enum Broken {
     /// There is more of it than is allowed.
     #[error("the client's body is too large")]
     Large,
+    /// The process has no room for it.
+    #[error("the gate has no room for the client's body")]
+    NoRoom,
     /// Its upload had given its place back, and gets none for its end.
     #[error("the gate has no place for the end of an upload")]
     Refused(Refusal),
@@ -81,6 +82,15 @@ pub(crate) fn is_malformed(error: &hyper::Error) -> bool {
         .is_some_and(|cause| matches!(cause.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput))
 }
 
+/// Whose body a request's is.
+#[derive(Clone, Debug)]
+pub(crate) enum Client {
+    /// Of HTTP/1: its connection hears of it if the request ends before its body.
+    Alone(Watched),
+    /// Of HTTP/2: its connection counts what isn't taken.
+    Stream(Watched),
+}
+
 /// A request's body.
 #[derive(Debug, Default)]
 pub(crate) struct ToService {
@@ -95,50 +105,55 @@ pub(crate) struct ToService {
     taken: bool,
     /// The upload that it is of, for as long as somebody holds that.
     upload: Weak<Upload>,
-    /// Whose connection hears of it if the request ends before its body, over HTTP/1.1.
-    client: Option<Watched>,
+    client: Option<Client>,
+    /// Bytes of its request's head that count until the service gets it.
+    head: usize,
     /// What was read ahead counts while it waits.
     held: Held,
-    /// There is no room for more of it.
-    is_over: bool,
 }
 
 impl ToService {
     /// What a client sends, which may pause for so long and send so much.
     pub(crate) fn new(
         incoming: Incoming,
-        client: Option<&Watched>,
+        client: Client,
         wait_max: Duration,
         bytes_max: Option<u64>,
     ) -> Self {
         let rest = (!incoming.is_end_stream()).then_some(incoming);
-        let client = client.filter(|_| rest.is_some()).cloned();
-        Self {
-            ahead: VecDeque::new(),
-            rest,
-            read: 0,
-            wait_max,
-            left: bytes_max,
-            waiting: None,
-            taken: false,
-            upload: Weak::new(),
-            client,
-            held: Held::default(),
-            is_over: false,
-        }
+        let client = Some(client).filter(|_| rest.is_some());
+        let mut body = Self::default();
+        (body.rest, body.wait_max, body.left, body.client) = (rest, wait_max, bytes_max, client);
+        body
     }
 
-    /// Counts what was read ahead.
-    fn count(&mut self) {
-        self.is_over |= self.held.set(self.read).is_err();
+    /// Counts a head of so many bytes until the service gets it.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(crate) fn count_head(&mut self, bytes: usize) -> Result<(), Broken> {
+        self.head = bytes;
+        self.count(0)
+    }
+
+    /// Counts what was read ahead, and so much more.
+    fn count(&mut self, more: usize) -> Result<(), Broken> {
+        let room = if matches!(self.client, Some(Client::Alone(_))) { ROOM } else { 1 };
+        let bytes = self.head + (self.read + more) * room;
+        self.held.set(bytes).map_err(|memory::Full| Broken::NoRoom)
     }
 
     /// Counts a frame of data, and takes out of trailers what only the gate says.
-    fn allow(left: &mut Option<u64>, frame: &mut Frame<Bytes>) -> Result<(), Broken> {
+    fn allow(&mut self, frame: &mut Frame<Bytes>) -> Result<(), Broken> {
         if let Some(trailers) = frame.trailers_mut() {
             strip_trailers(trailers);
-        } else if let (Some(left), Some(data)) = (left, frame.data_ref()) {
-            *left = left.checked_sub(data.len() as u64).ok_or(Broken::Large)?;
+        } else if let Some(data) = frame.data_ref() {
+            if let Some(Client::Stream(connection)) = &self.client {
+                connection.takes(data.len());
+            }
+            if let Some(left) = &mut self.left {
+                *left = left.checked_sub(data.len() as u64).ok_or(Broken::Large)?;
+            }
         }
         Ok(())
     }
@@ -164,7 +179,7 @@ impl ToService {
                 }
                 Poll::Ready(frame.map(|frame| {
                     let mut frame = frame?;
-                    Self::allow(&mut self.left, &mut frame)?;
+                    self.allow(&mut frame)?;
                     Ok(frame)
                 }))
             }
@@ -198,7 +213,7 @@ impl ToService {
         match self.rest.as_ref()?.size_hint().exact() {
             Some(length) => usize::try_from(length).ok().filter(|length| *length <= GATHERED),
             // Over HTTP/1.1.
-            None => self.client.is_some().then_some(GATHERED),
+            None => matches!(self.client, Some(Client::Alone(_))).then_some(GATHERED),
         }
     }
 
@@ -211,7 +226,7 @@ impl ToService {
     /// little by little; or what has come of a body in chunks before a [`PAUSE`].
     ///
     /// # Errors
-    /// The client has gone, sends nothing for too long, or sends what isn't a body.
+    /// The client has gone, sends nothing for too long, or sends what isn't a body; or there is no room.
     pub(crate) async fn gather(&mut self, length: usize) -> Result<(), Broken> {
         // Often all of it has come with the head.
         let mut gathered = BytesMut::new();
@@ -227,18 +242,19 @@ impl ToService {
             match frame?.into_data() {
                 Ok(data) if data.is_empty() => {}
                 Ok(data) if data.len() >= length => {
-                    self.keep_gathered(&mut gathered);
-                    self.keep(Frame::data(data));
+                    self.keep_gathered(&mut gathered)?;
+                    self.keep(Frame::data(data))?;
                 }
                 Ok(data) => {
                     if gathered.is_empty() && !is_endless {
                         gathered.reserve(length);
                     }
                     gathered.extend_from_slice(&data);
+                    self.count(gathered.len())?;
                 }
                 Err(trailers) => {
-                    self.keep_gathered(&mut gathered);
-                    self.keep(trailers);
+                    self.keep_gathered(&mut gathered)?;
+                    self.keep(trailers)?;
                 }
             }
             // Each pause is bounded by itself.
@@ -247,25 +263,31 @@ impl ToService {
                 break;
             }
         }
-        self.keep_gathered(&mut gathered);
-        Ok(())
+        self.keep_gathered(&mut gathered)
     }
 
-    fn keep_gathered(&mut self, gathered: &mut BytesMut) {
+    fn keep_gathered(&mut self, gathered: &mut BytesMut) -> Result<(), Broken> {
         if !gathered.is_empty() {
             self.read += gathered.len();
-            self.count();
             self.ahead.push_back(Frame::data(gathered.split().freeze()));
         }
+        self.count(0)
     }
 
-    fn keep(&mut self, frame: Frame<Bytes>) {
+    fn keep(&mut self, frame: Frame<Bytes>) -> Result<(), Broken> {
         // A frame without bytes counts as well: nobody may send any number of them.
         self.read += frame.data_ref().map_or(0, Bytes::len).max(FRAME);
-        self.count();
         self.ahead.push_back(
             frame.map_data(|data| if data.len() < COPIED { Bytes::copy_from_slice(&data) } else { data }),
         );
+        self.count(0)
+    }
+
+    /// Keeps back what was taken last, until it may go on.
+    fn keep_back(&mut self, frame: Option<Frame<Bytes>>) -> Result<(), Broken> {
+        self.read = frame.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len);
+        self.ahead.extend(frame);
+        self.count(0)
     }
 
     /// Whether all bytes of a known length are there, but not the end of their stream, which HTTP/2 may say
@@ -281,32 +303,44 @@ impl ToService {
         self.ahead.is_empty() && self.rest.as_ref().is_none_or(Body::is_end_stream)
     }
 
-    /// Reads on, up to [`READ_AHEAD`] bytes, as long as the process has room for them. Then, or at the
-    /// end, never resolves. Cancel-safe.
+    /// Reads on, up to [`READ_AHEAD`] bytes. Then, or at the end, never resolves. Cancel-safe.
     ///
     /// # Errors
-    /// The client has gone, or sends what isn't a body.
+    /// The client has gone, or sends what isn't a body; or there is no room for what was read.
     pub(crate) async fn read_ahead(&mut self) -> Result<std::convert::Infallible, Broken> {
-        while self.read < READ_AHEAD
-            && !self.is_over
-            && let Some(rest) = &mut self.rest
-        {
-            match rest.frame().await {
+        loop {
+            let told = self.held.told();
+            let told = async {
+                match told {
+                    Some(told) => told.await,
+                    None => pending().await,
+                }
+            };
+            let next = async {
+                match &mut self.rest {
+                    Some(rest) if self.read < READ_AHEAD => rest.frame().await,
+                    _ => pending().await,
+                }
+            };
+            let next = tokio::select! {
+                next = next => next,
+                () = told => return Err(Broken::NoRoom),
+            };
+            match next {
                 Some(frame) => {
                     let mut frame = frame?;
-                    Self::allow(&mut self.left, &mut frame)?;
-                    self.keep(frame);
+                    self.allow(&mut frame)?;
+                    self.keep(frame)?;
                 }
                 None => self.rest = None,
             }
         }
-        std::future::pending().await
     }
 }
 
 impl Drop for ToService {
     fn drop(&mut self) {
-        if let (Some(client), Some(rest)) = (&self.client, &self.rest)
+        if let (Some(Client::Alone(client)), Some(rest)) = (&self.client, &self.rest)
             && !rest.is_end_stream()
         {
             client.answered_early();
@@ -323,20 +357,20 @@ impl Body for ToService {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = self.get_mut();
-        this.taken = true;
-        let frame = match this.ahead.pop_front() {
-            Some(frame) => {
-                if this.ahead.is_empty() {
-                    let _ = this.held.set(0);
-                }
-                Some(frame)
-            }
+        (this.taken, this.head) = (true, 0);
+        let frame = this.ahead.pop_front();
+        if this.ahead.is_empty() {
+            // Less has room.
+            let _ = this.held.set(0);
+        }
+        let frame = match frame {
             None => ready!(this.poll_rest(context)).transpose()?,
+            frame => frame,
         };
         if frame.as_ref().is_some_and(Frame::is_data) && this.awaits_only_its_end() {
             match this.poll_rest(context) {
                 Poll::Pending => {
-                    this.ahead.extend(frame);
+                    this.keep_back(frame)?;
                     return Poll::Pending;
                 }
                 Poll::Ready(Some(Ok(trailers))) => this.ahead.push_back(trailers),
@@ -349,7 +383,7 @@ impl Body for ToService {
                 match upload.poll_end(context) {
                     Poll::Ready(allowed) => allowed.map_err(Broken::Refused)?,
                     Poll::Pending => {
-                        this.ahead.extend(frame);
+                        this.keep_back(frame)?;
                         return Poll::Pending;
                     }
                 }
@@ -429,7 +463,8 @@ impl ToClient {
 
     /// Leaves through the gate's uplink.
     pub(crate) fn share(&mut self, share: Option<Share>) {
-        self.share = share;
+        let request = if let Source::Passed(_, flight) = &self.source { flight.request() } else { None };
+        self.share = share.map(|share| share.of(request));
     }
 
     /// Its request is under way until it is dropped.
@@ -545,21 +580,4 @@ impl Body for ToClient {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whether a frame that is kept keeps the buffer, too, of which it is so many bytes.
-    fn keeps_its_buffer(bytes: usize) -> bool {
-        let buffer = Bytes::from(vec![b'x'; 8 * 1024]);
-        let mut body = ToService::default();
-        body.keep(Frame::data(buffer.slice(..bytes)));
-        assert_eq!(body.ahead[0].data_ref().map(Bytes::len), Some(bytes));
-        !buffer.is_unique()
-    }
-
-    #[test]
-    fn a_small_frame_that_is_kept_keeps_no_large_buffer() {
-        assert!(!keeps_its_buffer(0) && !keeps_its_buffer(1) && !keeps_its_buffer(COPIED - 1));
-        assert!(keeps_its_buffer(COPIED), "a copy would cost more than it frees");
-    }
-}
+mod tests;

@@ -2,14 +2,16 @@
 //! say.
 
 use std::collections::HashMap;
+use std::hash::Hash as _;
 
+use admission::{ClassId, TenantId};
 use http::header::{self, HeaderName};
 use http::{HeaderMap, Request};
 
 use super::fields::{From, client_of};
 use crate::classes::index::{Equal, Index, Networks, Rules, Set, Wanted};
-use crate::classes::{ClassName, Classes};
-use crate::network::Network;
+use crate::classes::{ClassName, Classes, Rule, TenantBy};
+use crate::network::{Network, home_of};
 
 /// A rule of the configuration: requests that fit belong to this class. Of each list one has to fit, if
 /// there is any in it.
@@ -25,6 +27,14 @@ pub struct ClassRule {
     pub fields: Vec<(String, Option<String>)>,
     /// Where its client is.
     pub networks: Vec<Network>,
+    /// What its class's tenants are known by, if this table says it.
+    pub tenant: Option<TenantBy>,
+}
+
+impl Rule for ClassRule {
+    fn of(&self) -> (&str, Option<&TenantBy>) {
+        (&self.name, self.tenant.as_ref())
+    }
 }
 
 /// The rules of one gate.
@@ -75,12 +85,30 @@ pub(crate) type HttpClasses = Classes<HttpRules>;
 impl HttpClasses {
     /// Classes by these rules.
     pub(crate) fn by(rules: &[ClassRule]) -> Self {
-        Self::new(rules.iter().map(|rule| rule.name.as_str()), HttpRules::new(rules))
+        Self::new(rules, HttpRules::new)
     }
 
     /// Takes other rules.
     pub(crate) fn follow(&self, rules: &[ClassRule]) {
-        self.change(rules.iter().map(|rule| rule.name.as_str()), HttpRules::new(rules));
+        self.change(rules, HttpRules::new);
+    }
+
+    /// The tenant of a request of this class. All requests without a name are one tenant.
+    pub(crate) fn tenant_of<B>(
+        &self,
+        class: ClassId,
+        request: &Request<B>,
+        from: &From,
+        trusted: &[Network],
+    ) -> Option<TenantId> {
+        self.tenant(class, |by, hasher| match by {
+            TenantBy::Header(name) => {
+                request.headers().get_all(name).iter().for_each(|value| value.hash(hasher));
+            }
+            TenantBy::Network | TenantBy::User => {
+                client_of(request.headers(), from, trusted).map(home_of).hash(hasher);
+            }
+        })
     }
 
     /// The class of a request whose path has this normal form; `None` where there is one class only.

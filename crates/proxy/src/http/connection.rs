@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{ClassId, Connection, Entry, PoolId};
+use admission::{ClassId, Connection, Entry, PoolId, Priority, TenantId};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -24,11 +24,12 @@ use tokio::sync::SetOnce;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::alarm::HeadTimer;
-use super::body::{Broken, ToClient, ToService, is_malformed};
+use super::body::{Broken, Client, ToClient, ToService, is_malformed};
 use super::classify::{Classified, TYPE};
 use super::fields::{self, FIELDS_MAX, Fault, From};
 use super::files::Asked;
 use super::forward::{Upgrading, forward};
+use super::frames::CONNECTION_WINDOW;
 use super::origins::Asker;
 use super::path::normal;
 use super::present::{Field, Present};
@@ -37,6 +38,7 @@ use super::reject::{Refusal, Wanted, rejected};
 use super::socket::{Socket, Watched};
 use super::span::{Parent, Recorded, TRACEPARENT};
 use super::state::{Gate, Settings, Told};
+use super::uplink::said;
 use super::upload::{Place, Upload};
 use crate::gate::{Arrival, Waiting};
 use crate::lateness::Turn;
@@ -54,10 +56,6 @@ const FIRST_REQUEST_MAX: Duration = Duration::from_secs(2);
 const BUFFER_MAX: usize = 64 * 1024;
 /// What a client may send on one stream of HTTP/2 before the service has taken any of it.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// What a client may send on one connection of HTTP/2 before the service has taken any of it. The window has
-/// room for several bodies whose requests wait. Half of it also bounds the small frames that h2 lets wait.
-/// With more of them h2 sees an attack and ends the connection.
-const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// The client is gone, or will be: nothing more is said to it.
@@ -174,10 +172,11 @@ fn respond<'a>(
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<ToClient>, Gone>> + use<> {
     let (gate, watched, from) = (Arc::clone(gate), watched.clone(), Arc::clone(from));
+    // Before more is read of a connection that carries several.
+    let under_way = watched.under_way();
     async move {
         let told = gate.told();
         let (version, has_body) = (request.version(), !request.body().is_end_stream());
-        let under_way = watched.under_way();
         let present = Present::of(request.headers());
         let wanted = Wanted::by(request.method(), present);
         let path = normal(request.uri().path());
@@ -188,7 +187,10 @@ fn respond<'a>(
         let asker = if present.has(Field::Origin) { Asker::of(&request, &classified) } else { None };
         let whose = (gate.driver.name(), &classified.name.label, class.as_ref());
         let mut record = Record::begin(&told.settings, whose, request.method(), request.headers());
-        let what = (&classified, class.map_or(ClassId::DEFAULT, |class| class.id));
+        let ordered = told.uplink.as_ref().map(|up| (up, said(Priority::default(), request.headers())));
+        let class = class.map_or(ClassId::DEFAULT, |class| class.id);
+        let tenant = gate.classes.tenant_of(class, &request, &from, &told.settings.trusted_proxies);
+        let what = (&classified, (class, tenant));
         let asked = (request, present, file);
         let by_itself = (version != Version::HTTP_2).then_some(&watched);
         let passed = tokio::select! {
@@ -220,9 +222,8 @@ fn respond<'a>(
         };
         watched.announced().await;
         response.body_mut().hold(under_way);
-        if let Some(uplink) = told.uplink.as_ref().filter(|_| !response.body().is_end_stream()) {
-            let length = response.body().size_hint().exact();
-            response.body_mut().share(uplink.share(classified.name.key, length, watched.tcp()));
+        if let Some((uplink, asked)) = ordered.filter(|_| !response.body().is_end_stream()) {
+            uplink.order(&mut response, classified.name.key, asked, watched.tcp());
         }
         if let Some(watched) = by_itself.filter(|_| !response.body().is_end_stream()) {
             let is_events = Present::of(response.headers()).has(Field::Events);
@@ -277,6 +278,7 @@ impl std::convert::From<Broken> for Ended {
     fn from(broken: Broken) -> Self {
         match broken {
             Broken::Late(_) => Refusal::LateBody.into(),
+            Broken::NoRoom => Refusal::NoRoom.into(),
             Broken::Large => Refusal::Fault(Fault::LargeBody).into(),
             Broken::Refused(refusal) => refusal.into(),
             // Its client listens: it has sent something that is no body.
@@ -291,7 +293,7 @@ async fn pass(
     watched: &Watched,
     from: &From,
     (mut request, mut present, file): (Request<Incoming>, Present, Option<Asked>),
-    (classified, class): (&Classified, ClassId),
+    (classified, (class, tenant)): (&Classified, (ClassId, Option<TenantId>)),
     mut record: Option<&mut Record>,
 ) -> Result<Response<ToClient>, Ended> {
     let is_http2 = request.version() == Version::HTTP_2;
@@ -319,9 +321,13 @@ async fn pass(
         watched.share();
     }
     let expects = present.has(Field::Expect) && request.headers_mut().remove(header::EXPECT).is_some();
-    let by_itself = (!is_http2).then_some(watched);
+    let whose = if is_http2 { Client::Stream } else { Client::Alone }(watched.clone());
     let (wait_max, bytes_max) = (told.settings.body_timeout, told.settings.body_max);
-    let mut request = request.map(|body| ToService::new(body, by_itself, wait_max, bytes_max));
+    let mut request = request.map(|body| ToService::new(body, whose, wait_max, bytes_max));
+    if is_http2 {
+        // Over HTTP/1 its connection counts it.
+        request.body_mut().count_head(present.bytes())?;
+    }
     // From now on, however slowly the client sends its body.
     let time_out = present.has(Field::TimeOut).then(|| super::classify::time_out(request.headers()));
     let deadline = time_out.flatten().map(|time_out| gate.driver.clock().now().after(time_out));
@@ -340,6 +346,7 @@ async fn pass(
         class,
         // Its connection is the visitor's own: a request that waits with it takes it from nobody.
         client: None,
+        tenant,
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: Entry::Queued,
@@ -349,7 +356,7 @@ async fn pass(
         .as_deref()
         .map_or_else(|| Parent::of(request.headers()).map(|parent| parent.trace), |record| record.trace);
     let turn = (!is_http2).then(|| watched.number());
-    let origin = Origin { trace: trace.and_then(NonZeroU128::new), session: None, turn };
+    let origin = Origin { trace: trace.and_then(NonZeroU128::new), session: None, turn, asker: None };
     let permit = match gate.driver.arrive(asked, origin, || classified.name.clone()) {
         Arrival::Dispatched(permit) => permit,
         Arrival::Rejected(refused, number) => return Err(rejected(&gate.driver, refused, number).into()),

@@ -107,7 +107,7 @@ pub(crate) enum Fault {
     /// hyper can't read its head.
     #[error(
         "the head can't be read: its method, target, version or a field has a byte that HTTP/1.1 doesn't allow there \
-         (a target has `\"`, `<`, `>`, `` ` ``, spaces and bytes beyond ASCII percent-encoded)"
+         (a target has `<`, `>`, `` ` ``, `\"`, spaces and what isn't UTF-8 percent-encoded)"
     )]
     Head,
     /// HTTP/2 with several lengths.

@@ -120,6 +120,9 @@ impl Asked {
 /// The response to a request, with the rule for `If-Range` (RFC 9110, 13.1.5), which `ServeDir` doesn't know:
 /// the part that is asked for only of the version that the client has a part of, else the whole file.
 async fn ranged(service: &mut Service, mut request: Request<Empty<Bytes>>) -> io::Result<Served> {
+    if request.headers().get(header::RANGE).is_some_and(|range| !is_one_part(range.as_bytes())) {
+        request.headers_mut().remove(header::RANGE);
+    }
     let known = request.headers_mut().remove(header::IF_RANGE);
     let Some(known) = known.filter(|_| request.headers().contains_key(header::RANGE)) else {
         return service.try_call(request).await;
@@ -136,6 +139,13 @@ async fn ranged(service: &mut Service, mut request: Request<Empty<Bytes>>) -> io
     let is_of_same = part.status() == StatusCode::RANGE_NOT_SATISFIABLE
         || part.headers().get(header::ETAG) == Some(&known);
     Ok(if is_of_same { part } else { whole })
+}
+
+/// Whether a `Range` asks for one part in bytes. One in another unit must be ignored, and one of several
+/// parts may be (RFC 9110, 14.2): `ServeDir` refuses both.
+fn is_one_part(range: &[u8]) -> bool {
+    let unit = range.get(..6).unwrap_or_default();
+    unit.eq_ignore_ascii_case(b"bytes=") && !range.contains(&b',')
 }
 
 type Service = ServeDir<tower_http::services::fs::DefaultServeDirFallback, Directory>;

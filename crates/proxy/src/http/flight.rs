@@ -22,6 +22,7 @@ use tokio::time::{Instant, interval};
 
 use super::endpoint::{Lease, Sender};
 use super::upload::Upload;
+use crate::gate::Driver;
 use crate::permit::Permit;
 
 /// A client that takes nothing for so long isn't the service's work.
@@ -82,6 +83,11 @@ impl Flight {
             is_idle: false,
             streams_since: None,
         })))
+    }
+
+    /// The request that is in flight, as stories know it; `None` once it isn't.
+    pub(crate) fn request(&self) -> Option<(Arc<Driver>, u64)> {
+        self.0.lock().permit.as_ref().map(Permit::request)
     }
 
     /// The client's side asks for more: what the service has sent is read, and what there is of it polled.

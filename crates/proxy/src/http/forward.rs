@@ -302,6 +302,7 @@ fn of_client(error: &hyper::Error) -> Option<Refusal> {
         if let Some(broken) = cause.downcast_ref::<Broken>() {
             return Some(match broken {
                 Broken::Late(_) => Refusal::LateBody,
+                Broken::NoRoom => Refusal::NoRoom,
                 Broken::Large => Refusal::Fault(Fault::LargeBody),
                 Broken::Refused(refusal) => refusal.clone(),
                 Broken::Http(_) | Broken::Left | Broken::File(_) => Refusal::Fault(Fault::Body),

@@ -32,6 +32,7 @@ mod files;
 mod flight;
 mod foreseen;
 mod forward;
+mod frames;
 #[cfg(feature = "garbage")]
 pub mod garbage;
 mod head;
@@ -68,7 +69,7 @@ pub use files::Files;
 pub use path::rule_segments;
 pub use span::Traces;
 pub use state::Settings;
-pub use uplink::{UplinkRate, UplinkSettings};
+pub use uplink::{KernelBands, UplinkRate, UplinkSettings};
 pub use view::Status;
 
 use connection::serve;
@@ -76,7 +77,7 @@ use fields::From;
 use socket::{Shared, Socket};
 use state::Gate;
 
-use crate::gate::Driver;
+use crate::gate::{Driver, Passing};
 use crate::listener::{Backlog, Bounds, Door, Listener};
 use crate::news;
 use crate::shutdown::Shutdown;
@@ -130,6 +131,7 @@ impl Bound {
         let shutdown = shutdown.part();
         // Any request can go over any connection, and there can be as many of those as requests in flight.
         driver.set_pool(PoolId::default(), u32::MAX);
+        driver.pass_in_emergency(Passing::All);
         let gate = Gate::new(settings, driver, shutdown);
         let listener = listener.minding(Arc::clone(&gate.lateness));
         Self { gate, listener }

@@ -1,7 +1,8 @@
-//! The PROXY protocol, versions 1 and 2: a load balancer says in front of everything else for which client it
-//! connects (haproxy.org, proxy-protocol.txt).
+//! The PROXY protocol, versions 1 and 2: a load balancer's first bytes name the client for which it connects
+//! (haproxy.org, proxy-protocol.txt).
 //!
-//! Where it is expected it has to come: a connection without it is closed, or anybody could say to be anyone.
+//! Where the protocol is configured, a connection without it is closed. Otherwise a client could name any
+//! address as its own.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,19 +13,19 @@ use ppp::v2::{Addresses as Binary, Command};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// The fixed part of a binary one.
+/// The fixed part of a binary preamble (version 2), in bytes.
 const BINARY_MIN: usize = 16;
-/// What may follow: addresses, and what a balancer adds to them.
+/// The most bytes behind the fixed part: addresses, and a balancer's additions.
 const BINARY_MAX: usize = 2_048;
 /// The shortest text: `PROXY UNKNOWN` and the end of its line.
 const TEXT_MIN: usize = 15;
 /// The longest text, with the end of its line.
 const TEXT_MAX: usize = 107;
 
-/// Reads it. `None`: the balancer connects for itself, or doesn't know for whom.
+/// Reads a preamble. `None`: the balancer connects for itself, or doesn't know the client.
 ///
 /// # Errors
-/// What comes is none.
+/// If the first bytes are no preamble.
 pub(crate) async fn read(socket: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<IpAddr>> {
     let mut bytes = vec![0; TEXT_MIN];
     socket.read_exact(&mut bytes).await?;

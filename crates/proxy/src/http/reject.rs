@@ -6,6 +6,7 @@
 //! | the same because its class has more than its share | 429 with `Retry-After` | `over_share` |
 //! | the gate ends, and its turn has not come | 503, and the connection ends | `shutdown` |
 //! | the gate's own processor is short | 503 with `Retry-After`, and the connection ends | `late` |
+//! | no memory for its body (`memory_max`) | 503 with `Retry-After`, and the connection ends | `memory` |
 //! | its deadline has passed, or will have | 504 | `deadline`, `deadline_unreachable` |
 //! | a request that may not pass | 400, 405 (method), 413, 431 (size); the connection ends | `bad_request` |
 //! | the client's body doesn't come | 408, and the connection ends | `body_timeout` |
@@ -42,13 +43,13 @@ const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-m
 /// Of a service that has less to give for a while (draft-ietf-httpapi-ratelimit-headers).
 const REDUCED: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
-/// When a client that met a late gate may try again at the earliest; at most three times as late, so that
-/// not all come at once.
+/// When a client that met a late or full gate may try again at the earliest; at most three times as late, so
+/// that not all come at once.
 const LATE_RETRY: Duration = Duration::from_secs(1);
 
 /// What the gate answers by itself without having asked the judge, or after it: the names of these refusals.
-pub(crate) const OWN: [&str; 6] =
-    ["late", "bad_request", "body_timeout", "upstream", "upstream_timeout", "shutdown"];
+pub(crate) const OWN: [&str; 7] =
+    ["late", "memory", "bad_request", "body_timeout", "upstream", "upstream_timeout", "shutdown"];
 
 /// What a client is told of whose head hyper could make nothing. `head` is hyper's own answer to it, which
 /// has a status and no body; its first line and its date stay. `None`: it isn't one of these.
@@ -82,6 +83,8 @@ pub(crate) enum Refusal {
     Rejected(Reason, Again),
     /// The gate itself is late.
     Late,
+    /// The process has no room for its body, or for its head over HTTP/2.
+    NoRoom,
     /// The gate ends now.
     Ending,
     /// It may not be passed on.
@@ -138,7 +141,7 @@ impl Refusal {
             }
             Self::Fault(Fault::LongTarget) => StatusCode::URI_TOO_LONG,
             Self::Rejected(Reason::OverShare, _) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Rejected(..) | Self::Late | Self::Ending => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Rejected(..) | Self::Late | Self::NoRoom | Self::Ending => StatusCode::SERVICE_UNAVAILABLE,
             Self::Fault(Fault::Method) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Fault(Fault::LargeBody) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Fault(Fault::LargeHead) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -153,6 +156,7 @@ impl Refusal {
         match self {
             Self::Rejected(reason, _) => reason.as_str(),
             Self::Late => "late",
+            Self::NoRoom => "memory",
             Self::Ending => "shutdown",
             Self::Fault(_) => "bad_request",
             Self::LateBody => "body_timeout",
@@ -172,6 +176,7 @@ impl Refusal {
             }
             Self::Rejected(..) => "The service has as much to do as it can; the request was not begun.",
             Self::Late => "The gate has more to do than it can; the request was not begun.",
+            Self::NoRoom => "The gate has no room for this request.",
             Self::Ending => "The gate is shutting down; the request was not begun.",
             Self::Fault(fault) => return Cow::Owned(format!("{fault}.")),
             Self::LateBody => "The body of the request did not come.",
@@ -189,14 +194,14 @@ impl Refusal {
 
     /// Whether the connection can't be used any more.
     fn ends_connection(&self) -> bool {
-        matches!(self, Self::Fault(_) | Self::LateBody | Self::Late | Self::Ending)
+        matches!(self, Self::Fault(_) | Self::LateBody | Self::Late | Self::NoRoom | Self::Ending)
     }
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Rejected(Reason::Deadline | Reason::DeadlineUnreachable, _) => None,
             Self::Rejected(_, again) => Some(again.after),
-            Self::Late => Some(LATE_RETRY.mul_f64(rand::random_range(1.0..3.0))),
+            Self::Late | Self::NoRoom => Some(LATE_RETRY.mul_f64(rand::random_range(1.0..3.0))),
             _ => None,
         }
     }
@@ -269,7 +274,12 @@ impl Refusal {
             | Self::LateBody => 4,
             Self::Fault(_) => 13,
             Self::Rejected(Reason::OverShare, _) => 8,
-            Self::Rejected(..) | Self::Unreachable | Self::LargeAnswer | Self::Late | Self::Ending => 14,
+            Self::Rejected(..)
+            | Self::Unreachable
+            | Self::LargeAnswer
+            | Self::Late
+            | Self::NoRoom
+            | Self::Ending => 14,
         };
         let mut response = Response::new(ToClient::own(Bytes::new()));
         let fields = response.headers_mut();

@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! GET /orders/1234/items      GET /orders/*/items
-//! GET /users/ann/settings     GET /users/*/settings      (unless 50 requests are ann's, and one in 256 of all users')
+//! GET /users/ann/settings     GET /users/*/settings      (unless 50 requests, one in 256, are ann's)
 //! GET /img/9f86d081884c.png   GET /img/*.png
 //! ```
 //!

@@ -14,12 +14,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
-use super::head::{Head, NO_ROOM};
+use super::frames::Unread;
+use super::head::{GO_AWAY, Head, NO_ROOM};
 use super::interim::Announced;
 use super::reject::explained;
 use super::sniffer::Sniffer;
@@ -51,6 +53,8 @@ pub(super) struct Talk {
     pub(super) begun: AtomicUsize,
     /// It carries several requests at once, or has become something else.
     pub(super) shared: AtomicBool,
+    /// What it holds, over HTTP/2.
+    pub(super) unread: Mutex<Unread>,
     /// The next answer ends the connection.
     last: AtomicBool,
     /// The next request is answered only with why it isn't served.
@@ -67,7 +71,10 @@ pub(crate) struct UnderWay(Arc<Talk>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        let is_last = self.0.under_way.fetch_sub(1, Ordering::Relaxed) == 1;
+        if is_last && self.0.shared.load(Ordering::Relaxed) {
+            self.0.unread.lock().rest(self.0.begun.load(Ordering::Relaxed));
+        }
     }
 }
 
@@ -96,6 +103,11 @@ impl Watched {
     /// comes over it.
     pub(crate) fn share(&self) {
         self.talk.shared.store(true, Ordering::Relaxed);
+    }
+
+    /// A request over HTTP/2 has taken a frame of so many bytes of its body.
+    pub(crate) fn takes(&self, bytes: usize) {
+        self.talk.unread.lock().take(bytes);
     }
 
     /// Ends the connection with the next answer.
@@ -198,6 +210,8 @@ pub(crate) struct Socket {
     /// The rest of what comes before a response, or in the place of hyper's own, of which something may be
     /// written.
     announced: Bytes,
+    /// How much of what hyper wrote last has been taken.
+    written: Written,
     /// How many requests had come when hyper had last written all of their answers.
     answered: usize,
     lateness: Arc<Lateness>,
@@ -209,6 +223,22 @@ pub(crate) struct Socket {
     stalled: Option<Pin<Box<Sleep>>>,
     /// Until when what still comes is read and forgotten, once everything is said.
     lingering: Option<Pin<Box<Sleep>>>,
+}
+
+/// How much of a write has been taken. Behind a part, nothing can be said in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Whole,
+    Part,
+}
+
+impl Written {
+    fn of(written: &Poll<io::Result<usize>>, bytes: usize) -> Self {
+        match written {
+            Poll::Ready(Ok(count)) if *count == bytes => Self::Whole,
+            _ => Self::Part,
+        }
+    }
 }
 
 /// How long a client that still sends is listened to after the last word. Closed at once, its connection
@@ -247,6 +277,7 @@ impl Socket {
                 sniffer: Sniffer::default(),
                 talk,
                 announced: Bytes::new(),
+                written: Written::Whole,
                 answered: 0,
                 stamp: lateness.stamp(),
                 lateness,
@@ -302,25 +333,29 @@ impl Socket {
         read.is_some()
     }
 
-    /// Whether what comes is the head of a request, of which nothing is served yet.
-    fn awaits_head(&self) -> bool {
-        self.talk.under_way.load(Ordering::Relaxed) == 0 && !self.talk.shared.load(Ordering::Relaxed)
+    /// Whether the connection ends where there is no room for what comes: over HTTP/1 that is the head of a
+    /// request, of which nothing is served yet.
+    fn gives_up(&self) -> bool {
+        let is_served = || self.talk.under_way.load(Ordering::Relaxed) > 0;
+        self.head.is_http2() || !is_served() && !self.talk.shared.load(Ordering::Relaxed)
     }
 
-    /// Says why a head that has no room is read no further, as far as the client takes it at once.
-    fn refuse_head(&mut self, context: &mut Context<'_>) -> io::Error {
-        if !self.head.is_http2 && self.announced.is_empty() {
+    /// Says why what has no room is read no further, as far as the client takes it at once.
+    fn refuse_more(&mut self, context: &mut Context<'_>) -> io::Error {
+        let words = if self.head.is_http2() { GO_AWAY } else { NO_ROOM };
+        if self.announced.is_empty() && self.written == Written::Whole {
             // Nobody is to be told that more could not be said.
             let _ = match &mut self.carrier {
-                Carrier::Plain(socket) => Pin::new(socket).poll_write(context, NO_ROOM),
+                // The poller may have told nothing yet of a new connection.
+                Carrier::Plain(socket) => Poll::Ready(socket.write_at_once(words).map(drop)),
                 Carrier::Tls(stream) => {
                     let mut stream = Pin::new(&mut **stream);
-                    let _ = stream.as_mut().poll_write(context, NO_ROOM);
-                    stream.poll_flush(context).map_ok(|()| 0)
+                    let _ = stream.as_mut().poll_write(context, words);
+                    stream.poll_flush(context)
                 }
             };
         }
-        io::Error::other("there is no room for the head of a request")
+        io::Error::other("there is no room for what the client sends")
     }
 
     /// Writes what has been begun of what comes before a response.
@@ -399,13 +434,13 @@ impl AsyncRead for Socket {
                 Carrier::Plain(socket) => Pin::new(socket).poll_read(&mut stamped, buffer),
                 Carrier::Tls(stream) => Pin::new(&mut **stream).poll_read(&mut stamped, buffer),
             };
-            if read.is_pending() && this.awaits_head() && this.head.is_told(context, &this.talk) {
-                return Poll::Ready(Err(this.refuse_head(context)));
+            if read.is_pending() && this.gives_up() && this.head.is_told(context, &this.talk) {
+                return Poll::Ready(Err(this.refuse_more(context)));
             }
             ready!(read)?;
         }
-        if this.head.read(&buffer.filled()[before..], &this.talk).is_err() && this.awaits_head() {
-            return Poll::Ready(Err(this.refuse_head(context)));
+        if this.head.read(&buffer.filled()[before..], &this.talk).is_err() && this.gives_up() {
+            return Poll::Ready(Err(this.refuse_more(context)));
         }
         this.sniffer.see(&buffer.filled()[before..]);
         if this.sniffer.take_ambiguous() {
@@ -429,6 +464,7 @@ impl AsyncWrite for Socket {
             Carrier::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
             Carrier::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
         };
+        this.written = Written::of(&written, bytes.len());
         this.note(context, written)
     }
 
@@ -452,6 +488,7 @@ impl AsyncWrite for Socket {
             Carrier::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
             Carrier::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(context, slices),
         };
+        this.written = Written::of(&written, slices.iter().map(|slice| slice.len()).sum());
         this.note(context, written)
     }
 
@@ -495,17 +532,19 @@ impl AsyncWrite for Socket {
         let mut forgotten = [0; 16 * 1024];
         loop {
             let mut buffer = ReadBuf::new(&mut forgotten);
-            match (Pin::new(&mut socket).poll_read(context, &mut buffer), &mut this.lingering) {
-                (Poll::Ready(Ok(())), lingering) if !buffer.filled().is_empty() => {
-                    lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
-                }
-                (Poll::Pending, lingering) if this.talk.answered_early.load(Ordering::Relaxed) => {
-                    let lingering = lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
-                    return lingering.as_mut().poll(context).map(Ok);
-                }
-                (Poll::Pending, Some(lingering)) => return lingering.as_mut().poll(context).map(Ok),
-                // It has ended, or nobody sends: most connections end so.
-                _ => return Poll::Ready(Ok(())),
+            let read = Pin::new(&mut socket).poll_read(context, &mut buffer);
+            let goes_on = match &read {
+                Poll::Ready(Ok(())) => !buffer.filled().is_empty(),
+                Poll::Ready(Err(_)) => false,
+                Poll::Pending => this.lingering.is_some() || this.talk.answered_early.load(Ordering::Relaxed),
+            };
+            // It has ended, or nobody sends: most connections end so.
+            if !goes_on || this.lingering.is_none() && !this.head.may_linger() {
+                return Poll::Ready(Ok(()));
+            }
+            let lingering = this.lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+            if read.is_pending() {
+                return lingering.as_mut().poll(context).map(Ok);
             }
         }
     }

@@ -7,6 +7,8 @@
 //! a client that reads nothing holds up nobody. Bytes that are granted lie in buffers of hyper and the kernel
 //! until the network takes them.
 //!
+//! With [`UplinkRate::Kernel`] every offer is granted at once, and the kernel's [`bands`] order the packets.
+//!
 //! [`finding`] finds the rate, below the one that is set if one is. Without a set rate every offer is granted
 //! at once until a queue in the kernel says that the uplink is the bottleneck.
 //!
@@ -17,22 +19,29 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
-use admission::{Egress, EgressOrder, EgressPolicy, Ending, Instant, RequestType, Size, Stream};
+use admission::{Egress, EgressOrder, EgressPolicy, Ending, Instant, Priority, RequestType, Size, Stream};
 use bytes::Bytes;
-use http_body::Frame;
+use http::Response;
+use http_body::{Body, Frame};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use super::body::Broken;
+use super::body::{Broken, ToClient};
 use crate::admin::UplinkReport;
 use crate::clock::Clock;
+use crate::gate::Driver;
 
+mod bands;
 mod finding;
+mod priority;
 
+pub use bands::KernelBands;
 use finding::{Finding, Watch};
+pub(crate) use priority::said;
 
 /// A turn lasts for a two-hundredth of a second at most, but has a packet's bytes at least.
 const TURNS: u64 = 200;
@@ -40,6 +49,9 @@ const TURN_MIN: u64 = 1_460;
 const TURN_MAX: u64 = 64 * 1024;
 /// A large response is overdue when a fair uplink would have sent it.
 const AGING: f64 = 1.0;
+
+/// A shorter wait is no part of a request's story.
+const TOLD: Duration = Duration::from_millis(1);
 
 /// What a gate's uplink is told to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +69,8 @@ pub enum UplinkRate {
     Set(u64),
     /// What is found, while the uplink is the bottleneck.
     Found,
+    /// The kernel has the queue, and orders it by bands.
+    Kernel(KernelBands),
 }
 
 /// The bytes of a response that were granted, and the task that waits for more.
@@ -96,7 +110,7 @@ impl Uplink {
     pub(crate) fn start(settings: UplinkSettings, clock: Clock) -> Arc<Self> {
         let rate = match settings.rate {
             UplinkRate::Set(bits) => Some(bits / 8),
-            UplinkRate::Found => None,
+            UplinkRate::Found | UplinkRate::Kernel(_) => None,
         };
         let aging = matches!(settings.order, EgressOrder::ShortestRemaining).then_some(AGING);
         let policy = EgressPolicy {
@@ -177,21 +191,45 @@ impl Uplink {
         egress.next_timeout()
     }
 
-    /// A response of this type begins; its length, if that is known, and the socket that it is written to.
-    /// `None`: there are too many, and it passes freely.
-    pub(crate) fn share(
+    /// A response of this type begins, of which its request has asked for this priority, and which is written
+    /// to this socket. Where there are too many it passes freely.
+    pub(crate) fn order(
         self: &Arc<Self>,
+        response: &mut Response<ToClient>,
         kind: RequestType,
+        asked: Priority,
+        socket: Option<Arc<TcpStream>>,
+    ) {
+        let length = response.body().size_hint().exact();
+        let priority = said(asked, response.headers());
+        let share = self.share((kind, priority), length, socket);
+        response.body_mut().share(share);
+    }
+
+    fn share(
+        self: &Arc<Self>,
+        (kind, priority): (RequestType, Priority),
         length: Option<u64>,
         socket: Option<Arc<TcpStream>>,
     ) -> Option<Share> {
         let size = length.map_or(Size::OfType(kind), Size::Known);
         let mut state = self.state.lock();
-        let stream = state.egress.open(size)?;
+        let stream = state.egress.open(size, priority)?;
         state.granted.insert(stream, Granted::default());
         drop(state);
         let uplink = Arc::clone(self);
-        Some(Share { uplink, stream, kind, socket, held: Bytes::new(), ending: Ending::Broken })
+        Some(Share {
+            uplink,
+            stream,
+            kind,
+            socket,
+            is_new: true,
+            held: Bytes::new(),
+            ending: Ending::Broken,
+            request: None,
+            waits_since: None,
+            waited: Duration::ZERO,
+        })
     }
 
     /// Bytes are about to be written to this socket.
@@ -215,15 +253,27 @@ pub(crate) struct Share {
     stream: Stream,
     kind: RequestType,
     socket: Option<Arc<TcpStream>>,
+    /// Whether nothing of this response was offered yet.
+    is_new: bool,
     /// What waits for its turn.
     held: Bytes,
     ending: Ending,
+    /// The request whose story hears of the wait.
+    request: Option<(Arc<Driver>, u64)>,
+    waits_since: Option<Instant>,
+    waited: Duration,
 }
 
 /// What a source of frames says next.
 type Next = Option<Result<Frame<Bytes>, Broken>>;
 
 impl Share {
+    /// The share of this request's response.
+    pub(crate) fn of(mut self, request: Option<(Arc<Driver>, u64)>) -> Self {
+        self.request = request;
+        self
+    }
+
     /// How many bytes wait.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
@@ -247,8 +297,12 @@ impl Share {
             if data.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            self.uplink.state.lock().egress.offer(self.stream, data.len() as u64);
+            let mut state = self.uplink.state.lock();
+            let band = state.egress.band(self.stream);
+            state.egress.offer(self.stream, data.len() as u64);
+            drop(state);
             self.held = data;
+            self.write_to(band);
             if self.uplink.give().is_some() {
                 self.uplink.changed.notify_one();
             }
@@ -257,16 +311,33 @@ impl Share {
         let Some(granted) = state.granted.get_mut(&self.stream) else { return Poll::Pending };
         if granted.bytes == 0 {
             granted.waker = Some(context.waker().clone());
+            self.waits_since.get_or_insert_with(|| self.uplink.clock.now());
             return Poll::Pending;
         }
         let bytes = granted.bytes.min(self.held.len() as u64);
         granted.bytes -= bytes;
         state.taken += bytes;
         drop(state);
-        if let Some(socket) = &self.socket {
+        self.stop_waiting();
+        if let Some(socket) = &self.socket
+            && !matches!(self.uplink.settings.rate, UplinkRate::Kernel(_))
+        {
             self.uplink.watch(socket);
         }
         Poll::Ready(Some(Ok(Frame::data(self.held.split_to(bytes as usize)))))
+    }
+
+    /// Bytes of this band are about to be written.
+    fn write_to(&mut self, band: u64) {
+        if let (UplinkRate::Kernel(bands), Some(socket)) = (self.uplink.settings.rate, &self.socket) {
+            bands.follow(socket, std::mem::take(&mut self.is_new), band);
+        }
+    }
+
+    fn stop_waiting(&mut self) {
+        if let Some(since) = self.waits_since.take() {
+            self.waited += self.uplink.clock.now().since(since);
+        }
     }
 
     /// All of the response has been taken.
@@ -280,5 +351,10 @@ impl Drop for Share {
         let mut state = self.uplink.state.lock();
         state.granted.remove(&self.stream);
         state.egress.close(self.stream, Some(self.kind), self.ending);
+        drop(state);
+        self.stop_waiting();
+        if let Some((driver, number)) = self.request.take().filter(|_| self.waited >= TOLD) {
+            driver.has_waited_for_uplink(number, self.waited);
+        }
     }
 }

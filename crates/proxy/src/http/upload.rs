@@ -23,7 +23,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::mem;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -36,6 +36,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::flight::{LOOK_EVERY, is_slow};
 use super::reject::{Refusal, rejected};
 use crate::gate::{Arrival, Driver, Waiting};
+use crate::network::home_of;
 use crate::observe::TypeName;
 use crate::permit::Permit;
 use crate::why::Origin;
@@ -329,7 +330,7 @@ pub(crate) struct Shares(Arc<Mutex<HashMap<Option<IpAddr>, usize>>>);
 impl Shares {
     /// One more place for an upload from this address (`None`: a Unix socket).
     pub(crate) fn take(&self, from: Option<IpAddr>) -> Share {
-        let from = from.map(network);
+        let from = from.map(home_of);
         *self.0.lock().entry(from).or_default() += 1;
         Share { shares: self.clone(), from }
     }
@@ -362,14 +363,6 @@ impl Drop for Share {
     }
 }
 
-/// Whose an address is: with IPv6 that of a whole network of 64 bits, in which one client has all.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        address @ IpAddr::V4(_) => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use admission::{ClassId, Connection, Entry, Policy, PoolId, RequestType};
@@ -386,6 +379,7 @@ mod tests {
             request_type: RequestType(1),
             class: ClassId::DEFAULT,
             client: None,
+            tenant: None,
             pool: PoolId::default(),
             connection: Connection::Needed,
             entry: Entry::Queued,

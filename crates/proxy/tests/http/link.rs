@@ -34,7 +34,7 @@ fn link(bits: u64) -> Option<Link> {
         println!("skipped: only root can make network namespaces");
         return None;
     }
-    Some(Link::new(Properties { bits, queue: 100, segment: 1_460 }).unwrap())
+    Some(Link::new(Properties { bits, queue: 100, segment: 1_460, wan: None }).unwrap())
 }
 
 /// Runs this in a thread of its own within a namespace.

@@ -23,6 +23,16 @@ fn own_answers(site: &Site, reason: &str) -> u64 {
     site.status.own_answers().iter().find(|(known, _)| *known == reason).unwrap().1
 }
 
+/// Waits until so many bad requests are counted: once the gate has seen that their clients have closed.
+async fn until_counted(site: &Site, count: u64) {
+    let counted = async {
+        while own_answers(site, "bad_request") < count {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    assert!(timeout(PATIENCE, counted).await.is_ok(), "number {count} is not counted");
+}
+
 /// A service that says all that it has read of a request, once that ends with `end`.
 async fn raw_echo(end: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -102,14 +112,31 @@ async fn a_head_that_hyper_cannot_read_is_answered_with_a_reason_and_counted() {
         assert_eq!((&problem["status"], &problem["reason"]), (&(*status).into(), &"bad_request".into()));
         assert!(problem["detail"].as_str().unwrap().contains(word), "{line}: {problem}");
         assert!(client.is_over().await, "{line}");
-        // Once the gate has seen that the client has closed its side.
         drop(client);
-        let counted = async {
-            while own_answers(&site, "bad_request") <= number as u64 {
-                sleep(Duration::from_millis(1)).await;
-            }
-        };
-        assert!(timeout(PATIENCE, counted).await.is_ok(), "{line}: not counted");
+        until_counted(&site, number as u64 + 1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_target_beyond_ascii_passes_as_it_came_and_what_is_no_text_is_refused_with_a_reason() {
+    let site = gate(one_at_a_time(), &[raw_echo(b"\r\n\r\n").await], |_| {}).await;
+    for target in ["/caf\u{e9}/\u{1f418}", "/?q=\u{e9}`", "/\"b\""] {
+        let mut client = Client::connect(&site).await;
+        client.send(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+        let told = client.response().await.unwrap();
+        assert_eq!(told.status, 200, "{target}");
+        assert!(told.text().starts_with(&format!("GET {target} HTTP/1.1\r\n")), "{}", told.text());
+    }
+    for (number, target) in [b"/caf\xe9".as_slice(), b"/?q=\xff"].into_iter().enumerate() {
+        let mut client = Client::connect(&site).await;
+        let head = [b"GET ", target, b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+        client.socket.write_all(&head).await.unwrap();
+        let told = client.response().await.unwrap();
+        assert_eq!((told.status, told.field("x-gatekeeper")), (400, Some("bad_request")));
+        assert!(told.text().contains("isn't UTF-8"), "{}", told.text());
+        assert!(client.is_over().await);
+        drop(client);
+        until_counted(&site, number as u64 + 1).await;
     }
 }
 

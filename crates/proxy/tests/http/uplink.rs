@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use admission::{EgressOrder, Policy};
 use bytes::Bytes;
+use http::header::HeaderValue;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -62,8 +63,13 @@ struct Download {
 
 impl Download {
     async fn begin(site: &Site, bytes: usize) -> Self {
+        Self::ask(site, bytes, "u=3").await
+    }
+
+    async fn ask(site: &Site, bytes: usize, priority: &str) -> Self {
         let mut socket = TcpStream::connect(site.address).await.unwrap();
-        let head = format!("GET /{bytes} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let head =
+            format!("GET /{bytes} HTTP/1.1\r\nHost: a\r\nPriority: {priority}\r\nConnection: close\r\n\r\n");
         socket.write_all(head.as_bytes()).await.unwrap();
         let got = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&got);
@@ -193,4 +199,49 @@ async fn streams_of_one_connection_share_the_uplink_too() {
     assert!(small.to_bytes() == pattern(200_000));
     let rest = timeout(PATIENCE, large.collect()).await.expect("it ends").unwrap().to_bytes();
     assert!([begun.into_data().unwrap(), rest].concat() == pattern(2_000_000)[..]);
+}
+
+/// Two sizes that tie. The smaller one stays in the tie until half of it is sent.
+const SMALLER: usize = 1_000_000;
+const LARGER: usize = 1_040_000;
+
+#[tokio::test]
+async fn an_urgent_response_to_curl_overtakes_one_of_about_its_size_on_another_connection() {
+    let site = site(EgressOrder::ShortestRemaining).await;
+    let usual = Download::begin(&site, SMALLER).await;
+    usual.reaches(10_000).await;
+    let curl = tokio::process::Command::new("curl")
+        .args(["--http2-prior-knowledge", "-sSo", "/dev/null", "-w", "%{http_version} %{size_download}"])
+        .args(["-H", "Priority: u=0, i", &format!("http://{}/{LARGER}", site.address)])
+        .output();
+    let told = timeout(PATIENCE, curl).await.expect("it ends").expect("curl runs");
+    let got = usual.got();
+    assert_eq!(String::from_utf8_lossy(&told.stdout), format!("2 {LARGER}"), "{told:?}");
+    assert!(got < SMALLER / 2, "{got}");
+    usual.ends().await;
+}
+
+#[tokio::test]
+async fn an_urgent_response_overtakes_one_of_about_its_size_on_its_own_connection() {
+    let site = site(EgressOrder::ShortestRemaining).await;
+    let sender = http2::client(&site).await;
+    let ask = |bytes: usize, priority: &'static str| {
+        let (mut sender, mut request) = (sender.clone(), http2::get(&format!("/{bytes}")));
+        request.headers_mut().insert("priority", HeaderValue::from_static(priority));
+        async move { sender.send_request(request).await.unwrap().into_body() }
+    };
+    let mut usual = ask(SMALLER, "u=4").await;
+    let begun = timeout(PATIENCE, usual.frame()).await.expect("it begins").unwrap().unwrap();
+    let got = Arc::new(AtomicUsize::new(begun.into_data().unwrap().len()));
+    let count = Arc::clone(&got);
+    let rest = tokio::spawn(async move {
+        while let Some(frame) = usual.frame().await {
+            count.fetch_add(frame.unwrap().into_data().unwrap().len(), Ordering::SeqCst);
+        }
+    });
+    let urgent = timeout(PATIENCE, ask(LARGER, "u=3").await.collect()).await.expect("it ends").unwrap();
+    assert!(urgent.to_bytes().len() == LARGER);
+    assert!(got.load(Ordering::SeqCst) < SMALLER / 2, "{got:?}");
+    timeout(PATIENCE, rest).await.expect("it ends").unwrap();
+    assert_eq!(got.load(Ordering::SeqCst), SMALLER);
 }

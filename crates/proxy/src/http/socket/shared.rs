@@ -77,6 +77,14 @@ impl Shared {
         Ok(count)
     }
 
+    /// Writes what the system takes now, whatever the poller has told until now.
+    pub(super) fn write_at_once(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(match self {
+            Self::Tcp(socket) => rustix::io::write(socket, bytes),
+            Self::Unix(socket) => rustix::io::write(socket, bytes),
+        }?)
+    }
+
     /// Whether the client has left altogether, as far as the poller has told: nobody would hear an answer.
     /// Nothing is asked of the system.
     pub(super) fn has_gone(&self, context: &mut Context<'_>) -> bool {

@@ -1,0 +1,64 @@
+//! The kernel's bands: the priority of a client's socket follows what remains of its response.
+//!
+//! That is the mechanism of *Web servers under overload* (TOIT 2006, section 3). The gate orders nothing; the
+//! device's queueing discipline does, which `gatekeeper uplink setup` prepares. A packet gets the priority of
+//! its socket when it leaves that, so bytes that still wait in the socket move with it.
+
+use std::io;
+
+use socket2::{Domain, SockRef, Socket, Type};
+use tokio::net::TcpStream;
+
+/// What a socket may hold that the kernel can't send yet: all of that moves with the last bytes.
+const UNSENT_MAX: u32 = 16 * 1024;
+
+/// Which queueing discipline keeps the bands apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelBands {
+    /// `pfifo_fast`, which has three bands for everybody's priorities.
+    PfifoFast,
+    /// `prio` with five bands, which priorities from 2 to 6 name.
+    Prio,
+    /// Five classes of HTB, `1:10` to `1:14`. Only `CAP_NET_ADMIN` may set a priority that names a class.
+    Htb,
+}
+
+impl KernelBands {
+    /// The priorities of the five bands.
+    const fn priorities(self) -> [u32; 5] {
+        match self {
+            Self::PfifoFast => [6, 6, 0, 0, 2],
+            Self::Prio => [6, 5, 4, 3, 2],
+            Self::Htb => [0x1_0010, 0x1_0011, 0x1_0012, 0x1_0013, 0x1_0014],
+        }
+    }
+
+    /// Checks that this process may set the priorities.
+    ///
+    /// # Errors
+    /// The kernel refuses one.
+    pub fn examine(self) -> io::Result<()> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        self.priorities().into_iter().try_for_each(|priority| socket.set_priority(priority)).map_err(
+            |error| {
+                let hint = "give the gatekeeper CAP_NET_ADMIN, or take uplink = \"prio\" or \"pfifo_fast\"";
+                io::Error::new(
+                    error.kind(),
+                    format!("the kernel refuses a socket's priority ({error}); {hint}"),
+                )
+            },
+        )
+    }
+
+    /// Moves a socket to the band of the bytes that it gets next: streams of HTTP/2 share it.
+    pub(super) fn follow(self, socket: &TcpStream, is_first: bool, band: u64) {
+        let socket = SockRef::from(socket);
+        if is_first {
+            // Where the kernel knows no bound, more bytes overtake than should.
+            let _ = socket.set_tcp_notsent_lowat(UNSENT_MAX);
+        }
+        let at = usize::try_from(band).map_or(4, |band| band.min(4));
+        // `examine` has shown that it may; a socket that is gone needs no band.
+        let _ = socket.set_priority(self.priorities()[at]);
+    }
+}

@@ -14,7 +14,7 @@ use super::classify::{Analysis, Close, Explains, Pin};
 use super::greeting::Failed;
 use super::kill::{Taker, Watch};
 use super::pins::Kept;
-use super::reject::Refusal;
+use super::reject::{NO_LOGIN, NOT_RUN, Refusal};
 use super::relay::{Answer, Broken, relay};
 use super::results::Results;
 use super::server::{Carried, Proof, Server};
@@ -119,23 +119,30 @@ impl Session {
         let explicit = self.begin.is_some() || self.status.contains(Status::IN_TRANSACTION);
         let driver = Arc::clone(&self.shared.driver);
         let request_type = request_type(&database, analysis.type_hash, explicit);
+        let class = self.shared.classes.class_of(|| self.unit(request_type, &analysis.tags));
         let request = Request {
             request_type,
-            class: self.shared.classes.class_of(|| self.unit(request_type, &analysis.tags)),
+            class,
             client: Some(self.at_gate.id()),
+            tenant: self.shared.classes.tenant_of(class, || self.unit(request_type, &analysis.tags)),
             pool: PoolId::default(),
             connection: if self.kept.is_some() { Connection::Held } else { Connection::Needed },
             entry: self.kept.as_ref().map_or(Entry::Queued, |kept| kept.entry),
             deadline: None,
         };
-        let rejected = |refused| Refusal::rejected(&driver, refused);
+        let outcome = if self.proof == Proof::Given { NOT_RUN } else { NO_LOGIN };
+        let rejected =
+            |refused, number| Refusal::rejected(&driver, refused, outcome).named(driver.name(), number);
         let session = Some(self.place.id.into());
-        let origin = Origin { trace: analysis.trace, session, turn: session };
+        let names = (&*self.key.user, &*self.application);
+        let asker = Some(self.face.number(names, |asker| driver.asker(asker)));
+        let origin = Origin { trace: analysis.trace, session, turn: session, asker };
         let of_type = (analysis.type_hash, &*analysis.label);
         match driver.arrive(request, origin, || type_name(&database, of_type, explicit)) {
             Arrival::Dispatched(permit) => self.permit = Some(permit),
-            Arrival::Rejected(refused, _) => return Ok(Err(rejected(refused))),
+            Arrival::Rejected(refused, number) => return Ok(Err(rejected(refused, number))),
             Arrival::Waiting(waiting) => {
+                let number = waiting.number();
                 let since = self.note(Activity::Queued).await.1;
                 let verdict = self.wait(waiting).await;
                 let (activity, now) = self.note(Activity::Idle).await;
@@ -147,7 +154,7 @@ impl Session {
                         return Ok(Err(Refusal::canceled_in_queue()));
                     }
                     Ok(Ok(permit)) => self.permit = Some(permit),
-                    Ok(Err(refused)) => return Ok(Err(rejected(refused))),
+                    Ok(Err(refused)) => return Ok(Err(rejected(refused, number))),
                     Err(Interrupted::Canceled) => return Ok(Err(Refusal::canceled_in_queue())),
                     Err(Interrupted::Left) => return Err(Lost::Closed),
                     Err(Interrupted::Ending) => return Ok(Err(Refusal::draining())),
@@ -327,7 +334,7 @@ impl Session {
                 );
                 Ok(())
             }
-            Err(reason) => Err(Refusal::rejected(&self.shared.driver, reason.into())),
+            Err(reason) => Err(Refusal::rejected(&self.shared.driver, reason.into(), NOT_RUN)),
         }
     }
 

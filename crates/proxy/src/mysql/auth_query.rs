@@ -7,6 +7,7 @@
 //! Only what `mysql_native_password` keeps counts as a secret, or nothing for a user without a password. A
 //! server keeps other texts, too, which aren't passwords (`invalid`).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -45,7 +46,7 @@ pub(super) struct Connection {
 
 /// Why there is no answer.
 enum AskError {
-    /// The connection is lost; another may do better.
+    /// The connection is lost.
     Lost,
     /// The server refused the statement, or answered what is no answer.
     Refused(String),
@@ -63,12 +64,12 @@ impl From<Failed> for AskError {
 /// What is known of a user's password: from the file, or from the server if the settings have it asked.
 ///
 /// # Errors
-/// If the server can't be asked.
+/// If the server can't be asked: what the client is told, and what the log is.
 pub(super) async fn secret(
     shared: &Shared,
     settings: &Settings,
     user: &[u8],
-) -> Result<Option<Arc<Secret>>, Refusal> {
+) -> Result<Option<Arc<Secret>>, (Refusal, Cow<'static, str>)> {
     if let Some(secret) = settings.users.get(user) {
         return Ok(Some(Arc::clone(secret)));
     }
@@ -85,9 +86,11 @@ async fn ask(
     settings: &Settings,
     query: &Query,
     user: &str,
-) -> Result<Option<Arc<Secret>>, Refusal> {
-    let gate = shared.driver.name();
-    let Some(mut turn) = shared.auth_query.turn().await else { return Err(Refusal::too_many_questions()) };
+) -> Result<Option<Arc<Secret>>, (Refusal, Cow<'static, str>)> {
+    let failed = |why: String| (Refusal::auth_query(), Cow::Owned(why));
+    let Some(mut turn) = shared.auth_query.turn().await else {
+        return Err((Refusal::too_many_questions(), Cow::Borrowed("too many logins wait for auth_query")));
+    };
     let dial = shared.way().dial;
     // Taken out meanwhile: if this is given up half-way, so is the connection.
     let is_ours = |known: &Connection| known.of == *query && Arc::ptr_eq(&known.dial, &dial);
@@ -101,30 +104,30 @@ async fn ask(
                 }
                 known.server
             }
-            None => connect(shared, settings, query).await.map_err(|failed| {
-                let refusal = failed.into_refusal();
-                let error = refusal.message();
-                tracing::warn!(gate, %error, user = query.user, "auth_query: the gate cannot log in to the server");
-                Refusal::auth_query()
+            None => connect(shared, settings, query).await.map_err(|error| {
+                let (user, refusal) = (&query.user, error.into_refusal());
+                failed(format!(
+                    "auth_query: the gate cannot log in to the server as '{user}': {}",
+                    refusal.message()
+                ))
             })?,
         };
-        let late = |_| Err(AskError::Refused(format!("no answer within {ANSWER_MAX:?}")));
-        let asked = timeout(ANSWER_MAX, question(&mut server, query, user)).await;
-        match asked.unwrap_or_else(late) {
+        let Ok(asked) = timeout(ANSWER_MAX, question(&mut server, query, user)).await else {
+            return Err(failed(format!("auth_query failed: no answer within {ANSWER_MAX:?}")));
+        };
+        match asked {
             Ok(found) => {
                 let (of, dial) = (query.clone(), Arc::clone(&dial));
                 *turn.connection = Some(Connection { server, of, dial, used: Instant::now() });
                 return Ok(found.map(Arc::new));
             }
-            Err(AskError::Lost) if !is_fresh => {}
-            Err(AskError::Lost) => return Err(Refusal::auth_query()),
-            Err(AskError::Refused(error)) => {
-                tracing::warn!(gate, error, "auth_query failed");
-                return Err(Refusal::auth_query());
-            }
+            // The error may say that the connection was killed while nobody asked.
+            Err(_) if !is_fresh => {}
+            Err(AskError::Lost) => break,
+            Err(AskError::Refused(error)) => return Err(failed(format!("auth_query failed: {error}"))),
         }
     }
-    Err(Refusal::auth_query())
+    Err(failed("auth_query failed: the server closed the connection".to_owned()))
 }
 
 async fn connect(shared: &Shared, settings: &Settings, query: &Query) -> Result<Server, Failed> {

@@ -115,8 +115,19 @@ struct Login<'a> {
 enum End {
     /// Nothing to say: the client is gone, has no room, or breaks the protocol.
     Silent(Lost),
-    /// The client has been told why.
-    Refused(Refusal, Cause, Cow<'static, str>),
+    /// The client is to be told why.
+    Refused(Box<Refused>),
+}
+
+/// A client that is let in no further.
+struct Refused {
+    client: Channel,
+    /// The number of the refusal.
+    sequence: Sequence,
+    refusal: Refusal,
+    cause: Cause,
+    /// For the log.
+    why: Cow<'static, str>,
 }
 
 impl From<Lost> for End {
@@ -155,9 +166,14 @@ pub(super) async fn login(shared: &Shared, stream: Stream) -> Option<Entered> {
     match outcome {
         Ok(Ok(entered)) => return Some(entered),
         Ok(Err(End::Silent(error))) => tracing::debug!(%error, "a login ended"),
-        Ok(Err(End::Refused(refusal, cause, why))) => {
+        Ok(Err(End::Refused(refused))) => {
+            let Refused { mut client, sequence, refusal, cause, why } = *refused;
+            // Counted and logged before the client hears: it may look at once.
             shared.login_counts.refuse(cause);
             shared.tell_failed((&caller, peer), &refusal, &why);
+            refusal.write(&mut client.output, sequence);
+            // A client that takes nothing is told nothing.
+            let _ = timeout(limit, client.flush()).await;
         }
         Err(_) => shared.login_counts.refuse(Cause::Late),
     }
@@ -173,24 +189,24 @@ impl Newcomer<'_> {
     async fn run(&mut self, stream: Stream) -> Result<Entered, End> {
         let Self { shared, peer, .. } = *self;
         let settings = shared.settings();
-        let mut client = Channel::of_client(stream);
+        let client = Channel::of_client(stream);
         // In the place of a greeting.
         let first = Sequence(0);
         if !shared.failures.may_try(Instant::now(), peer, settings.failures_max) {
             let refusal = Refusal::too_many_failures();
-            return Err(refuse((&mut client, first), refusal, Cause::Limited, None).await);
+            return Err(refuse((client, first), refusal, Cause::Limited, None));
         }
         // Visitors of the console aren't clients: a full gate lets its operator in, also while the server is
         // down.
         let has_console = settings.console.is_there();
         if shared.sessions.is_full(settings.max_clients) && !has_console {
-            return Err(refuse((&mut client, first), Refusal::too_many_clients(), Cause::Full, None).await);
+            return Err(refuse((client, first), Refusal::too_many_clients(), Cause::Full, None));
         }
         let (known, lack) = match shared.known().await {
             Ok(known) => (known, None),
             Err(failed) if has_console => (Arc::new(Known::nothing()), Some(failed.into_refusal())),
             Err(failed) => {
-                return Err(refuse((&mut client, first), failed.into_refusal(), Cause::Other, None).await);
+                return Err(refuse((client, first), failed.into_refusal(), Cause::Other, None));
             }
         };
         self.handshake(&settings, client, (&known, lack)).await
@@ -227,13 +243,13 @@ impl Newcomer<'_> {
             message = client.client_message(MAX_RESPONSE, message.next).await?;
         } else if tls.is_some_and(|acceptor| acceptor.mode() != DownstreamMode::Prefer) {
             let refusal = Refusal::tls_is_required();
-            return Err(refuse((&mut client, message.next), refusal, Cause::Other, None).await);
+            return Err(refuse((client, message.next), refusal, Cause::Other, None));
         }
         let First::Response(response) = parse_first(&message.payload)? else {
             return Err(Lost::Closed.into());
         };
         if let Some(refusal) = lack.filter(|_| !self.knocks(&response)) {
-            return Err(refuse((&mut client, message.next), refusal, Cause::Other, None).await);
+            return Err(refuse((client, message.next), refusal, Cause::Other, None));
         }
         let capabilities = response.capabilities & offered;
         let greeted = Greeted { id, version: String::from_utf8_lossy(&known.version).into_owned() };
@@ -270,7 +286,9 @@ impl Newcomer<'_> {
             Ok(secret) => {
                 secret.filter(|it| !knocks || it.proves() || settings.users.get(response.user).is_some())
             }
-            Err(refusal) => return Err(refuse((&mut client, next), refusal, Cause::Other, None).await),
+            Err((refusal, why)) => {
+                return Err(refuse((client, next), refusal, Cause::Other, Some(why)));
+            }
         };
         let known = (secret.as_deref(), settings.users.asks_again());
         let proved = authenticate(known, &mut client, asked, (&scramble, next)).await?;
@@ -279,7 +297,7 @@ impl Newcomer<'_> {
             let refusal = Refusal::denied(response.user);
             // Noted before it is told: the client may come again at once.
             self.shared.note_failure(self.peer);
-            return Err(refuse((&mut client, proved.next), refusal, Cause::Denied, Some(why)).await);
+            return Err(refuse((client, proved.next), refusal, Cause::Denied, Some(why.into())));
         };
         if knocks {
             return self.visit(settings, (client, capabilities), (user, greeted), next).await;
@@ -292,7 +310,7 @@ impl Newcomer<'_> {
         };
         let place = self.shared.sessions.register((greeted.id, who), &client.stream, settings.max_clients);
         let Some(place) = place else {
-            return Err(refuse((&mut client, next), Refusal::too_many_clients(), Cause::Full, None).await);
+            return Err(refuse((client, next), Refusal::too_many_clients(), Cause::Full, None));
         };
         Ok(Entered::Client(Box::new(LoggedIn {
             key: key(&response, capabilities),
@@ -312,7 +330,7 @@ impl Newcomer<'_> {
     async fn visit(
         &self,
         settings: &Settings,
-        (mut client, capabilities): (Channel, Capabilities),
+        (client, capabilities): (Channel, Capabilities),
         (user, greeted): (String, Greeted),
         next: Sequence,
     ) -> Result<Entered, End> {
@@ -324,7 +342,7 @@ impl Newcomer<'_> {
             (None, _) => Refusal::no_visitor(&user),
             (Some(_), None) => Refusal::too_many_visitors(),
         };
-        Err(refuse((&mut client, next), refusal, Cause::Other, None).await)
+        Err(refuse((client, next), refusal, Cause::Other, None))
     }
 }
 
@@ -340,17 +358,15 @@ pub(super) fn application(told: Option<&[u8]>) -> Vec<u8> {
     name[..name.len().min(APPLICATION_BYTES_MAX)].to_vec()
 }
 
-/// Tells a client why not. `why` is for the log, where that says more.
-async fn refuse(
-    (client, sequence): (&mut Channel, Sequence),
+/// Ends a login with a refusal. `why` is for the log, where that says more.
+fn refuse(
+    (client, sequence): (Channel, Sequence),
     refusal: Refusal,
     cause: Cause,
-    why: Option<&'static str>,
+    why: Option<Cow<'static, str>>,
 ) -> End {
-    refusal.write(&mut client.output, sequence);
-    let _ = client.flush().await;
-    let why = why.map_or_else(|| refusal.message().into_owned().into(), Cow::Borrowed);
-    End::Refused(refusal, cause, why)
+    let why = why.unwrap_or_else(|| refusal.message().into_owned().into());
+    End::Refused(Box::new(Refused { client, sequence, refusal, cause, why }))
 }
 
 /// How a proof ended.

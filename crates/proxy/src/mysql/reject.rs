@@ -37,6 +37,10 @@ pub(super) struct Refusal {
     message: Vec<u8>,
 }
 
+/// What became of a statement that is refused.
+pub(super) const NOT_RUN: &str = "the statement was not run";
+/// What became of a login that is refused.
+pub(super) const NO_LOGIN: &str = "the login was refused";
 /// What MySQL calls `ER_SERVER_SHUTDOWN`.
 const SHUTDOWN: u16 = 1053;
 
@@ -51,8 +55,8 @@ impl Refusal {
         Self { code: error.code, state, message: error.message.to_vec() }
     }
 
-    /// Refused by the gate.
-    pub(super) fn rejected(driver: &Driver, refused: Refused) -> Self {
+    /// Refused by the gate. `outcome` is what became of what the client asked for.
+    pub(super) fn rejected(driver: &Driver, refused: Refused, outcome: &str) -> Self {
         let gate = driver.name();
         let cause = driver.cause(refused);
         let why = match refused.reason {
@@ -63,15 +67,20 @@ impl Refusal {
             Reason::DeadlineUnreachable => "it could not have been answered before its deadline",
             Reason::QueueDelay => "everybody waits for too long (rejection)",
             Reason::Target => "the response time could not have been held (target)",
-            Reason::OverShare => "its service class has more than its share",
+            Reason::OverShare => "requests like this one have more than their share",
             Reason::PinnedMax => "it needs a connection of its own, and no more may be kept (pinned_max)",
         };
-        let mut message =
-            format!("gatekeeper {gate:?}: overloaded, the statement was not run: {why}; try it again");
+        let mut message = format!("gatekeeper {gate:?}: overloaded, {outcome}: {why}; try it again");
         if let Some(cause) = cause.filter(|cause| *cause != Cause::Paused) {
             message = format!("{message}. {cause}");
         }
         Self::new(1205, *b"HY000", message)
+    }
+
+    /// Names the request, as `gatekeeper why` takes it.
+    pub(super) fn named(mut self, gate: &str, number: u64) -> Self {
+        self.message.extend_from_slice(format!(" (gatekeeper why {gate}/{number})").as_bytes());
+        self
     }
 
     /// What it says.

@@ -35,6 +35,7 @@ use crate::permit::Permit;
 use crate::shutdown::{Ending, Phase};
 use crate::stats::{Counters, Stats};
 use crate::stream::Peer;
+use crate::user::Face;
 
 /// Room for what a command has before its data.
 const DROPPED: usize = 16;
@@ -89,6 +90,7 @@ pub(super) struct Session {
     pub(super) address: Option<IpAddr>,
     /// What the application calls itself.
     pub(super) application: Vec<u8>,
+    pub(super) face: Face,
     pub(super) credential: Credential,
     pub(super) carried: Carried,
     pub(super) at: Point,
@@ -135,6 +137,7 @@ impl Session {
             scramble: logged_in.scramble,
             key: logged_in.key,
             application: logged_in.application,
+            face: Face::default(),
             credential: logged_in.credential,
             carried,
             at: Point { session: u64::from(place.id) | shared.next_epoch(), version: 1, commands: 0 },
@@ -454,7 +457,9 @@ impl Session {
         let asked = (if is_proved { plugin } else { &b"another"[..] }, change.proof);
         let secret = match auth_query::secret(&self.shared, &settings, change.user).await {
             Ok(secret) => secret,
-            Err(refusal) => {
+            Err((refusal, why)) => {
+                let user = Some(String::from_utf8_lossy(change.user).into_owned());
+                self.shared.tell_failed((&Caller { user, database: None }, self.peer), &refusal, &why);
                 self.refuse(&refusal, due);
                 return Ok(Flow::Close);
             }

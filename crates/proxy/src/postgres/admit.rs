@@ -14,6 +14,7 @@ use super::leave::Heard;
 use super::reject::Refusal;
 use super::restore::plan;
 use super::roster::{Activity, Identity};
+use super::settings::Sequences;
 use super::transaction::Transaction;
 use super::weight::{LongReads, Weight};
 use crate::gate::Arrival;
@@ -106,25 +107,30 @@ impl Session {
         let immediate = analysis.is_immediate || self.state.pins.holds_lock();
         let driver = Arc::clone(&self.shared.driver);
         let request_type = self.state.request_type(analysis, explicit);
+        let class = self.shared.classes.class_of(|| self.unit(request_type, &analysis.tags));
         let request = Request {
             request_type,
-            class: self.shared.classes.class_of(|| self.unit(request_type, &analysis.tags)),
+            class,
             client: Some(self.at_gate.id()),
+            tenant: self.shared.classes.tenant_of(class, || self.unit(request_type, &analysis.tags)),
             pool: self.lease.as_ref().map(Lease::pool).unwrap_or_default(),
             connection: if self.server.is_some() { Connection::Held } else { Connection::Needed },
             entry: if immediate { Entry::Immediate } else { Entry::Queued },
             deadline: analysis.timeout.map(|timeout| driver.clock().now().after(timeout)),
         };
         let session = Some(self.place.card.id);
-        let origin = Origin { trace: analysis.trace, session, turn: session };
+        let application = self.state.settings.reported.get("application_name").unwrap_or("");
+        let names = (self.place.card.identity.user.as_bytes(), application.as_bytes());
+        let asker = Some(self.face.number(names, |asker| driver.asker(asker)));
+        let origin = Origin { trace: analysis.trace, session, turn: session, asker };
         match driver.arrive(request, origin, || self.state.type_name(analysis, explicit)) {
             Arrival::Dispatched(permit) => self.state.permit = Some(permit),
-            Arrival::Rejected(refused, _) => {
-                let refusal = self.rejected(refused, Duration::ZERO);
+            Arrival::Rejected(refused, number) => {
+                let refusal = self.rejected(refused, Duration::ZERO).named(driver.name(), number);
                 return Err(self.refuse(&refusal, synced));
             }
             Arrival::Waiting(waiting) => {
-                let arrived = driver.clock().now();
+                let (arrived, number) = (driver.clock().now(), waiting.number());
                 self.cancel.queued();
                 self.place.card.note(Activity::Waiting, arrived);
                 let verdict = self.watching(waiting).await;
@@ -139,7 +145,9 @@ impl Session {
                 return Err(match verdict {
                     Err(interrupted) => self.interrupted(interrupted, synced).await,
                     Ok(verdict) => {
-                        let refusal = verdict.err().map(|refused| self.rejected(refused, waited));
+                        let refusal = verdict
+                            .err()
+                            .map(|refused| self.rejected(refused, waited).named(driver.name(), number));
                         self.refuse(&refusal.unwrap_or_else(Refusal::not_sent), synced)
                     }
                 });
@@ -249,7 +257,8 @@ impl Session {
 
     /// Takes a server connection, in the session's settings.
     pub(super) async fn attach(&mut self) -> Attached {
-        if self.server.is_none() {
+        let is_taken = self.server.is_none();
+        if is_taken {
             let Some(pool) = self.lease.as_ref().map(Lease::pool) else { return Attached::Gone };
             match self.shared.pools.take(pool) {
                 Some(server) => self.server = Some(server),
@@ -258,6 +267,9 @@ impl Session {
             }
         }
         if let Err(attached) = self.restore().await {
+            return attached;
+        }
+        if is_taken && let Err(attached) = self.forget_sequences().await {
             return attached;
         }
         let Some(server) = self.server.as_mut() else { return Attached::Retry };
@@ -299,6 +311,33 @@ impl Session {
             self.shared.pools.put(server);
         }
         Err(Attached::Refused(Refusal::settings(refused.setting.as_deref(), &refused.error)))
+    }
+
+    /// Once any session may have asked which value a sequence gave it last, no connection tells a session
+    /// what a sequence gave another.
+    async fn forget_sequences(&mut self) -> Result<(), Attached> {
+        let id = self.place.card.id;
+        let Some(server) = self.server.as_mut().filter(|_| self.state.shared) else { return Ok(()) };
+        let before = server.session_state.sequences;
+        let others = !matches!(before, Sequences::OfNobody) && before != Sequences::Of(id);
+        if !others || !self.state.asks_sequences() {
+            server.session_state.sequences = if others { Sequences::OfSeveral } else { Sequences::Of(id) };
+            return Ok(());
+        }
+        let forgotten = server.simple_query("DISCARD SEQUENCES", ROUND_TRIP_LIMIT).await;
+        self.state.tell_notified(server, &mut self.client.output);
+        let Err(error) = forgotten else {
+            server.session_state.sequences = Sequences::Of(id);
+            return Ok(());
+        };
+        if !error.leaves_connection_usable() {
+            self.discard_server();
+            return Err(Attached::Retry);
+        }
+        if let Some(server) = self.server.take_if(|_| self.state.pins.is_empty()) {
+            self.shared.pools.put(server);
+        }
+        Err(Attached::Refused(Refusal::settings(None, &error)))
     }
 
     /// Within a transaction, behind a RESET: what it returned to the connection's start, and not the

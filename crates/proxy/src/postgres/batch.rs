@@ -49,6 +49,8 @@ pub(crate) struct Batch {
     pub(crate) executes: usize,
     /// Something is bound, so that a portal may be open.
     pub(crate) binds: bool,
+    /// It describes what the client was told of before tables have changed.
+    pub(crate) compares: bool,
     /// Every statement is control, so that the session may be able to answer by itself.
     pub(crate) is_control: bool,
     /// A message isn't well-formed.
@@ -61,7 +63,7 @@ pub(crate) fn read(state: &State, bytes: &[u8]) -> Batch {
     // Looked up by hash: a batch has room for tens of thousands of names.
     let mut named: HashMap<&[u8], Arc<Prepared>> = HashMap::new();
     let mut bound: HashSet<&[u8]> = HashSet::new();
-    for (_, _, message) in messages(bytes) {
+    for (start, length, message) in messages(bytes) {
         let Ok(message) = message else {
             (batch.is_control, batch.is_malformed) = (false, true);
             continue;
@@ -86,13 +88,19 @@ pub(crate) fn read(state: &State, bytes: &[u8]) -> Batch {
                 batch.is_control &= bound.contains(key(portal));
             }
             Message::Describe { target: Target::Statement, name } => {
+                let is_told =
+                    |it: &Arc<Prepared>| !named.contains_key(key(name)) && !state.may_tell_again(it);
+                batch.compares |= state.statements.get(name).is_some_and(is_told);
                 batch.is_control &= named.contains_key(key(name))
                     || state.statements.get(name).is_some_and(|it| it.analysis.is_control);
             }
             Message::Describe { target: Target::Portal, name } => {
                 batch.is_control &= bound.contains(key(name));
             }
-            Message::FunctionCall => batch.is_control = false,
+            Message::FunctionCall => {
+                batch.is_control = false;
+                state.analyze_function(&bytes[start..start + length]);
+            }
             _ => {}
         }
     }
@@ -277,7 +285,8 @@ impl Local<'_> {
                     let Some(known) = state.statements.get(name) else {
                         return refused && self.err(&Refusal::no_such_statement(name));
                     };
-                    if let (Some(told), false) = (&known.told, refused || known.is_stale()) {
+                    let is_asked = refused || known.is_stale() || !state.may_tell_again(known);
+                    if let (Some(told), false) = (&known.told, is_asked) {
                         self.out.extend_from_slice(told.frames());
                         return true;
                     }

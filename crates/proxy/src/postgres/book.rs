@@ -286,10 +286,20 @@ impl Book {
         self.settings.iter().find(|setting| setting.name == name).map(|setting| &setting.text)
     }
 
-    /// Those of [`CARRIED`] whose last confirmed change was a RESET.
+    /// Those of [`CARRIED`] whose last confirmed change was a RESET. What is set behind that for the
+    /// transaction alone is in force, too, until its end.
     pub(crate) fn at_default(&self) -> Mask {
+        let mut local = 0;
         let changes = self.levels().flat_map(|level| &level.changes);
-        changes.fold(self.defaults, after)
+        let defaults = changes.fold(self.defaults, |defaults, change| {
+            match change {
+                Change::Local { name, .. } => local |= mask(name),
+                Change::ResetAll => local = 0,
+                Change::Set { name, .. } | Change::Reset { name } => local &= !mask(name),
+            }
+            after(defaults, change)
+        });
+        defaults & !local
     }
 
     /// Statements with these pins are sent.
@@ -321,7 +331,7 @@ impl Book {
         if self.levels().any(|level| !level.is_empty()) {
             self.send(Reasons::OTHER);
             // A RESET is told from its undoing by the value that the server reports.
-            self.defaults = self.at_default();
+            self.defaults = self.levels().flat_map(|level| &level.changes).fold(self.defaults, after);
             self.levels_mut().for_each(|level| level.leaves.releases = Reasons::NONE);
         }
     }
@@ -404,9 +414,18 @@ impl Book {
             return self.be_unsure();
         }
         // Where the search path no longer holds by which it was found, it can't be set again.
-        let moves_path = !matches!(change, Change::Local { .. })
-            && change.name().is_some_and(|name| name.eq_ignore_ascii_case(PATH));
-        if moves_path && self.in_force(DEPENDENT).is_some_and(|text| !text.contains(&b'.')) {
+        let is_path = |change: &Change| change.name().is_some_and(|name| name.eq_ignore_ascii_case(PATH));
+        let is_local = |change: &Change| matches!(change, Change::Local { .. });
+        let is_lost = match change {
+            Change::Set { name, text } if name == DEPENDENT && !text.contains(&b'.') => {
+                self.levels().flat_map(|level| &level.changes).any(|it| is_path(it) && is_local(it))
+            }
+            _ if is_path(change) && !is_local(change) => {
+                self.in_force(DEPENDENT).is_some_and(|text| !text.contains(&b'.'))
+            }
+            _ => false,
+        };
+        if is_lost {
             self.send(Reasons::OTHER);
         }
         self.reset = after(self.reset, change);

@@ -26,12 +26,14 @@ use admission::{Order, Policy, Work};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use wire::postgres::backend::parse_error;
 
 use super::server::Server;
 use super::{MAINTENANCE_PERIOD, Settings, Shared};
 use crate::upstream::pool::{Keep, Limits, SPARES_MAX};
 use ask::{Ours, Room, ask};
 pub(crate) use refused::Exhausted;
+use refused::TOO_MANY;
 
 pub(crate) mod ask;
 mod refused;
@@ -326,6 +328,9 @@ impl Shared {
     pub(super) fn note_refused(&self, error: &super::message::Message, user: &str, database: &str) {
         let settings = self.settings();
         let Some(exhausted) = Exhausted::of(error.body()) else { return };
+        let why = String::from_utf8_lossy(parse_error(error.body()).message()).into_owned();
+        let why = format!("{why}. {}", self.words_of(exhausted));
+        settings.health.crowded(settings.named(), (TOO_MANY, &why));
         if settings.finding.is_none() || settings.observe {
             return;
         }
@@ -340,6 +345,23 @@ impl Shared {
             }
             self.apply_bounds();
         }
+    }
+
+    /// What a client is told beside the server's own words, where a limit of connections was met.
+    pub(super) fn words_for(&self, error: &super::message::Message) -> Option<String> {
+        Exhausted::of(error.body()).map(|exhausted| self.words_of(exhausted))
+    }
+
+    fn words_of(&self, exhausted: Exhausted) -> String {
+        let settings = self.settings();
+        let (held, most) = (self.held(&settings), self.connections(&settings));
+        let allowed = self.ceiling_view().and_then(|view| view.allowed);
+        let allowed = allowed
+            .map_or(String::new(), |allowed| format!("; the server has said that it allows {allowed}"));
+        format!(
+            "That is the limit of the {exhausted}, not the gate's: the gate has {held} connections and asks for up to \
+             {most} (connections){allowed}."
+        )
     }
 
     /// What was found, where it is to be found.

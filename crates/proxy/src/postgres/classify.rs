@@ -7,9 +7,11 @@
 //! `unparsed`.
 
 use std::num::NonZeroU128;
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
+use memchr::memchr3_iter;
 use wire::sql::fingerprint::push_size;
 use wire::sql::lexer::{Lexer, TokenKind};
 use wire::sql::statement::{CopyDirection, Kind, Statement};
@@ -72,6 +74,8 @@ const RETURNS_NOTHING: [&str; 27] = [
 const LARGE_OBJECTS: [u32; 13] = [715, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
 /// The functions that take advisory locks for the session.
 const ADVISORY_LOCKS: [u32; 8] = [2880, 2881, 2882, 2883, 2888, 2889, 2890, 2891];
+/// The functions that tell which value a sequence gave the session last. Each ends with `val`.
+const SEQUENCES: [&[u8]; 2] = [b"currval", b"lastval"];
 /// The most effects of one text that are kept.
 const EFFECTS_MAX: usize = 4096;
 
@@ -244,6 +248,18 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
     analysis
 }
 
+/// Whether a text may ask which value a sequence gave the session last: it has the name of such a function
+/// anywhere, within a literal or a comment too, or a name or literal with escapes (`U&`).
+pub(crate) fn may_ask_sequences(sql: &[u8]) -> bool {
+    let is = |range: Range<usize>, word: &[u8]| {
+        sql.get(range).is_some_and(|found| found.eq_ignore_ascii_case(word))
+    };
+    memchr3_iter(b'v', b'V', b'&', sql).any(|place| match sql[place] {
+        b'&' => is(place.saturating_sub(1)..place, b"u") && matches!(sql.get(place + 1), Some(b'"' | b'\'')),
+        _ => SEQUENCES.iter().any(|name| is(place.saturating_sub(4)..place + 3, name)),
+    })
+}
+
 /// Whether one of these is a statement's first word, comments and parentheses aside.
 fn begins_with(words: &[&str], text: &[u8]) -> bool {
     // How a backslash is read matters to no first word.
@@ -384,6 +400,27 @@ mod tests {
         assert_eq!(places, [1, 2]);
         assert_eq!(effects[0].1.carried_texts().collect::<Vec<_>>(), ["SET x.y = 1"]);
         assert_eq!(effects[1].1.act, Act::End);
+    }
+
+    #[test]
+    fn a_text_that_may_ask_sequences_is_seen_wherever_it_does() {
+        let asks = |sql: &str| may_ask_sequences(sql.as_bytes());
+        for sql in [
+            "lastval()",
+            "SELECT pg_catalog . \"currval\" ('s')",
+            "SELECT LASTVAL/**/()",
+            "DO $$ BEGIN PERFORM Lastval(); END $$",
+            "SELECT query_to_xml('select lastval()', true, true, '')",
+            r#"SELECT U&"last\0076al"()"#,
+            r"DO u&'\0062egin end'",
+        ] {
+            assert!(asks(sql), "{sql}");
+        }
+        for sql in
+            ["", "v", "val", "&", "u&", "SELECT nextval('s')", "SELECT interval '1 d', a&'1'", "laſtval"]
+        {
+            assert!(!asks(sql), "{sql}");
+        }
     }
 
     #[test]

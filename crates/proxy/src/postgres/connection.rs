@@ -31,7 +31,7 @@ use wire::sql::Touches;
 use super::batch;
 use super::channel::Channel;
 use super::classify::Analysis;
-use super::exchange::{Exchange, Scope};
+use super::exchange::{Exchange, Scope, characters};
 use super::forward::{End, MESSAGE_MAX, Parts, Relay};
 use super::gather::Unit;
 use super::pins::Pins;
@@ -47,6 +47,7 @@ use crate::gate::Client;
 use crate::shutdown::Ending;
 use crate::stats::Counters;
 use crate::upstream::pool::Lease;
+use crate::user::Face;
 
 /// How long a server connection may take for a round trip of ours (settings, ROLLBACK, DISCARD ALL).
 pub(super) const ROUND_TRIP_LIMIT: Duration = Duration::from_secs(5);
@@ -102,6 +103,7 @@ pub(super) struct Session {
     pub(super) at_gate: Client,
     /// On the roster: what others see of the session.
     pub(super) place: Place,
+    pub(super) face: Face,
     /// Of its database.
     pub(super) counters: Arc<Counters>,
     /// How much of the processor the present statement needs.
@@ -144,7 +146,7 @@ impl Session {
             client: Channel::new(client, client_input, cancels_leavers, Arc::clone(&shared.lateness)),
             state,
             transaction: Transaction::default(),
-            server,
+            server: server.map(|server| *server),
             cancel,
             lease,
             to_server: BytesMut::new(),
@@ -157,6 +159,7 @@ impl Session {
             ending,
             at_gate,
             place,
+            face: Face::default(),
             counters,
             weight: Weight::Ordinary,
             opened: None,
@@ -207,9 +210,12 @@ impl Session {
                 Forward::Nothing => return Flow::Continue,
                 Forward::All => {}
                 Forward::From(start) => {
+                    // Blanks keep the positions that errors tell.
+                    let mut text = vec![b' '; characters(&sql[..start])];
+                    text.extend_from_slice(&sql[start..]);
                     let mut rest = BytesMut::new();
-                    frontend::write_query(&mut rest, &sql[start..]);
-                    let analysis = self.state.analyze(&sql[start..]);
+                    frontend::write_query(&mut rest, &text);
+                    let analysis = self.state.analyze(&text);
                     return self.forward_query(rest, analysis).await;
                 }
             }
@@ -241,10 +247,11 @@ impl Session {
                 }
                 Control::Empty => backend::write_empty_query(&mut out),
                 Control::Error(refusal) => {
-                    left = refusal.leaves(self.transaction.left());
-                    if left == Left::Failed {
+                    let leaves = refusal.leaves(&statement.kind);
+                    if leaves.is_some() {
                         self.state.portals.take(b"");
                     }
+                    left = leaves.unwrap_or(self.transaction.left());
                     refusal.write(&mut out);
                     break;
                 }
@@ -285,7 +292,8 @@ impl Session {
             backend::write_ready(&mut self.client.output, Status::Failed);
             return Flow::Continue;
         }
-        if let Err(flow) = self.admit(&Analysis::function_call(), true).await {
+        let analysis = self.state.analyze_function(&frame);
+        if let Err(flow) = self.admit(&analysis, true).await {
             return flow;
         }
         let exchange = Exchange::new(VecDeque::new(), &self.transaction);
@@ -417,6 +425,10 @@ impl Session {
 
     /// All is answered: give back what is no longer needed.
     pub(super) async fn exchanged(&mut self, exchange: &Exchange) -> Flow {
+        if exchange.patience.is_over() {
+            self.release().await;
+            return Flow::Continue;
+        }
         if let Some(aside) = exchange.aside {
             return self.prepared_aside(exchange.failed, aside.is_whole).await;
         }

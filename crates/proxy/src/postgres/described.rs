@@ -37,15 +37,22 @@ pub(crate) struct Description {
     frames: Bytes,
     /// How much of that is the ParameterDescription.
     split: usize,
+    /// When the server was asked for it.
+    epoch: Epoch,
     /// Something has shown that it holds no longer.
     is_void: AtomicBool,
 }
 
 impl Description {
-    /// The description made of these two frames.
-    pub(crate) fn new(parameters: &[u8], result: &[u8]) -> Self {
+    /// The description made of these two frames, for which the server was asked in this epoch.
+    pub(crate) fn new(parameters: &[u8], result: &[u8], epoch: Epoch) -> Self {
         let frames = Bytes::from([parameters, result].concat());
-        Self { frames, split: parameters.len(), is_void: AtomicBool::new(false) }
+        Self { frames, split: parameters.len(), epoch, is_void: AtomicBool::new(false) }
+    }
+
+    /// Whether the gate has seen no table change since, when it is this epoch now.
+    pub(crate) fn is_of(&self, epoch: Epoch) -> bool {
+        self.epoch == epoch
     }
 
     /// Both frames.
@@ -248,20 +255,23 @@ mod tests {
 
     fn described(length: usize) -> (Arc<Prepared>, Arc<Description>) {
         let statement = Prepared::new(b"SELECT 1", b"\0\0", Analysis::default());
-        (statement, Arc::new(Description::new(&frame(b't', b"\0\0"), &frame(b'T', &vec![0; length]))))
+        (
+            statement,
+            Arc::new(Description::new(&frame(b't', b"\0\0"), &frame(b'T', &vec![0; length]), Epoch(0))),
+        )
     }
 
     #[test]
     fn a_column_of_another_name_type_or_modifier_breaks_a_promise() {
         let parameters = frame(b't', b"\0\0");
-        let told = Description::new(&parameters, &row("a", 7, 23, -1));
+        let told = Description::new(&parameters, &row("a", 7, 23, -1), Epoch(0));
         assert!(told.promises(&parameters, &row("a", 7, 23, -1)));
         assert!(told.promises(&parameters, &row("a", 8, 23, -1)), "the table was made anew");
         for other in [row("b", 7, 23, -1), row("a", 7, 20, -1), row("a", 7, 23, 5), frame(b'n', b"")] {
             assert!(!told.promises(&parameters, &other), "{other:?}");
         }
         assert!(!told.promises(&frame(b't', b"\0\x01\0\0\0\x17"), &row("a", 7, 23, -1)));
-        let nothing = Description::new(&parameters, &frame(b'n', b""));
+        let nothing = Description::new(&parameters, &frame(b'n', b""), Epoch(0));
         assert!(nothing.promises(&parameters, &frame(b'n', b"")));
         assert!(!nothing.promises(&parameters, &row("a", 7, 23, -1)));
     }
@@ -269,7 +279,7 @@ mod tests {
     #[test]
     fn a_malformed_description_promises_nothing() {
         let parameters = frame(b't', b"\0\0");
-        let told = Description::new(&parameters, &row("a", 7, 23, -1));
+        let told = Description::new(&parameters, &row("a", 7, 23, -1), Epoch(0));
         for other in [frame(b'T', b""), frame(b'T', b"\0\x01a"), frame(b'T', b"\0\x01a\0\0"), b"T".to_vec()] {
             assert!(!told.promises(&parameters, &other), "{other:?}");
         }

@@ -49,6 +49,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use wire::postgres::backend::Status;
@@ -68,8 +69,12 @@ mod answer;
 mod copy;
 mod described;
 mod request;
+mod shift;
 #[cfg(test)]
 mod tests;
+
+use shift::Shift;
+pub(crate) use shift::characters;
 
 /// The most steps of one exchange: a client that pipelines more waits until some are answered.
 pub(crate) const STEPS_MAX: usize = 4096;
@@ -147,6 +152,8 @@ enum Step {
         effects: std::vec::IntoIter<(usize, Effect)>,
         done: usize,
         unnamed: Option<Undo>,
+        /// Where the server's text isn't the client's.
+        shifts: Vec<Shift>,
         /// It may end the transaction of the open batch that it stands in.
         ends_batch: bool,
     },
@@ -282,6 +289,8 @@ pub(crate) struct Exchange {
     is_verifying: bool,
     /// Only texts are prepared, outside of the client's transaction.
     pub(crate) aside: Option<Aside>,
+    /// Whether that is given up where a text waits for a lock.
+    pub(crate) patience: Arc<Patience>,
     /// How many bytes of the last message are still to be passed on unchanged.
     tail: usize,
     /// The exchange has ended with an error before the client's Sync: up to that, its messages are to be
@@ -298,6 +307,25 @@ pub(crate) struct Aside {
     pub(crate) is_whole: bool,
     /// The server has given a notice, which every client that prepares the same text is to hear, too.
     pub(crate) has_notice: bool,
+}
+
+/// Whether a text that is prepared aside is given up, to be prepared elsewhere.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    has_asked: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Patience {
+    /// The server is asked to cancel it.
+    pub(crate) fn ask(&self) {
+        self.has_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the server has canceled it before its client was told anything.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
 }
 
 impl Exchange {

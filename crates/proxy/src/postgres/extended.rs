@@ -5,16 +5,18 @@
 //! to end the transactions of the others (pgbench with fewer threads than clients does so). Texts that the
 //! server has described lately are answered here ([`State::recall`](super::state::State::recall)). Others
 //! go aside: over the pool's spare connection, outside of a deferred BEGIN. Where the pool has none, or
-//! others have kept it for [`SPARE_WAIT`], they wait their turn for an ordinary connection.
+//! others have kept it for [`SPARE_WAIT`], they wait their turn for an ordinary connection. So does a text
+//! that takes longer than [`LOCK_WAIT`] there, because it waits for a lock: it would hold up all others.
 //!
 //! A session with a connection of its own prepares on it, as does one whose deferred BEGIN bears on it.
 
 use std::borrow::Cow;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
-use tokio::time::timeout;
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::time::{sleep, timeout};
 use wire::postgres::ProtocolError;
 use wire::postgres::backend;
 use wire::postgres::codec::frontend_frame;
@@ -23,12 +25,15 @@ use super::admit::Attached;
 use super::batch::{self, Answered, Batch, Until};
 use super::classify::Analysis;
 use super::connection::{Flow, Session};
-use super::exchange::{Exchange, Scope};
+use super::exchange::{Exchange, Patience, Scope};
 use super::transaction::Transaction;
 use crate::upstream::pool::Lease;
 
 /// How long a group waits for the spare connection before it asks for an ordinary one.
 const SPARE_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a text may take there. Most take less than a millisecond; one that waits for a lock takes longer.
+const LOCK_WAIT: Duration = Duration::from_millis(200);
 
 /// Decides for how a transaction sees data when it begins.
 const ISOLATION: &str = "default_transaction_isolation";
@@ -69,6 +74,7 @@ impl Session {
         };
         is_outside
             && batch.prepares_only()
+            && !batch.compares
             && !batch.is_malformed
             && until != Until::More
             && self.defers()
@@ -89,18 +95,64 @@ impl Session {
                     self.release().await;
                     return self.answered(&answered);
                 }
-            }
-            Ok(false) => {
-                if let Err(flow) = self.admit(&Analysis::prepare(), until.is_whole()).await {
-                    return self.not_prepared(length, flow);
+                let patience = Arc::default();
+                let flow = self.prepare_for_a_while(length, until, &batch, &patience).await;
+                if flow == Flow::Close || !patience.is_over() {
+                    return flow;
                 }
             }
+            Ok(false) => {}
             Err(flow) => return self.not_prepared(length, flow),
         }
+        if let Err(flow) = self.admit(&Analysis::prepare(), until.is_whole()).await {
+            return self.not_prepared(length, flow);
+        }
         let frames = self.client.take(length);
-        let exchange = Exchange::aside(batch.parsed, self.state.epoch(), until.is_whole());
-        self.exchange(exchange, |exchange, scope, out| {
-            let mut rest = &frames[..];
+        self.prepare_there(&frames, until, &batch, Arc::default()).await
+    }
+
+    /// Prepares a group on the spare connection. A text that waits there for a lock is given up.
+    async fn prepare_for_a_while(
+        &mut self,
+        length: usize,
+        until: Until,
+        batch: &Batch,
+        patience: &Arc<Patience>,
+    ) -> Flow {
+        let frames = self.client.take(length);
+        // Of others something may have been answered before.
+        let may_give_up = batch.parsed.len() == 1 && frames.first() == Some(&b'P');
+        let (registry, (id, secret)) = (Arc::clone(&self.shared.cancel), self.cancel.key());
+        let secret = Bytes::copy_from_slice(secret);
+        let giving_up = async {
+            sleep(LOCK_WAIT).await;
+            patience.ask();
+            registry.cancel(id, &secret).await;
+            pending().await
+        };
+        let flow = tokio::select! {
+            biased;
+            flow = self.prepare_there(&frames, until, batch, Arc::clone(patience)) => flow,
+            never = giving_up, if may_give_up => never,
+        };
+        if patience.is_over() {
+            self.client.put_back(frames);
+        }
+        flow
+    }
+
+    /// Prepares a group on the connection that the session has.
+    async fn prepare_there(
+        &mut self,
+        frames: &[u8],
+        until: Until,
+        batch: &Batch,
+        patience: Arc<Patience>,
+    ) -> Flow {
+        let mut aside = Exchange::aside(batch.parsed.clone(), self.state.epoch(), until.is_whole());
+        aside.patience = patience;
+        self.exchange(aside, |exchange, scope, out| {
+            let mut rest = frames;
             while let Some(frame) = frontend_frame(rest)? {
                 if !matches!(frame.tag, b'S' | b'H') {
                     exchange.client_frame(scope, &rest[..frame.len], out)?;

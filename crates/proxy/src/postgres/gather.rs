@@ -1,8 +1,8 @@
 //! What a session's client sends, gathered into units: a simple Query, or an extended batch up to its Sync or
 //! Flush, or to where the client pauses.
 //!
-//! A message that is awaited whole may take so long, and so much memory, as the configuration says. One that
-//! has no room is answered with an error at once, and what comes of it is dropped.
+//! A message that is awaited whole may take as much time and memory as the configuration allows. A message
+//! without room is answered with an error at once, and the rest of it is dropped.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::leave::watch;
 use super::reject::Refusal;
 use crate::shutdown::Phase;
 
-/// A batch longer than this is sent before its Sync has come: it isn't held back in memory.
+/// The longest batch that is held back until its Sync. A longer one is sent in parts.
 const BATCH_MAX: usize = 1024 * 1024;
 
 /// What the client wants next; lengths in bytes at the front of its input.
@@ -40,7 +40,7 @@ pub(super) enum Unit {
     Function {
         length: usize,
     },
-    /// A message of this type that has begun and has no room.
+    /// A message of this type has begun and has no room.
     TooMuch {
         tag: u8,
         length: usize,
@@ -54,13 +54,13 @@ enum Waited {
     Paused,
 }
 
-/// What becomes of a message of which a part is there.
+/// What becomes of a message that has partly arrived.
 enum Part {
     Awaited,
-    /// Nobody wants it.
+    /// The message is ignored.
     Dropped,
     TooLarge,
-    /// There is no room for it.
+    /// The message has no room.
     TooMuch,
 }
 
@@ -132,7 +132,7 @@ impl Session {
         }
     }
 
-    /// What becomes of a message of which a part is there, behind what was gathered.
+    /// Decides about a message that has partly arrived behind the gathered ones.
     fn judge_part(&self, tag: u8, length: usize) -> Part {
         // What is copied behind a COPY that has failed is ignored, as is what follows an error up to a Sync.
         let is_ignored = self.skipping && tag != b'S';

@@ -35,7 +35,12 @@ pub(crate) async fn grow(shared: &Arc<Shared>) {
     let mut openings = JoinSet::new();
     loop {
         tokio::select! {
-            _ = tick.tick() => shared.auth_query.maintain(),
+            _ = tick.tick() => {
+                shared.auth_query.maintain();
+                // The gate is asked first: its lock is never taken before the pools'.
+                let shortage = shared.driver.short_of_connections();
+                shared.pools.note_shortage(shortage);
+            }
             () = shared.pools.wants() => {}
             Some(_) = openings.join_next() => {}
         }
@@ -52,7 +57,7 @@ async fn fill(shared: Arc<Shared>, opening: Opening) {
     let parameters = opening.key.parameters();
     let connecting = open(&settings, &parameters, opening.key.user(), &opening.credentials);
     let opened = timeout(settings.login_timeout, connecting).await;
-    match opened.unwrap_or_else(|_| Err(OpenError::Refused(Refusal::Timeout))) {
+    match opened.unwrap_or_else(|_| Err(OpenError::Refused(Refusal::ServerSilent(settings.login_timeout)))) {
         Ok(mut accepted) => {
             let server = &mut accepted.server;
             server.generation = settings.generation;

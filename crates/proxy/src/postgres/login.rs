@@ -8,7 +8,7 @@
 //! client                gate                                   server
 //!   │ StartupMessage ───►│                                       │
 //!   │◄──── SCRAM, md5 ──►│ who is it?                            │
-//!   │                    │ the pool has connections, and it is known what the server tells such a login: no more to do
+//!   │                    │ the pool has connections and knows the server's reports: done
 //!   │                    │ otherwise: a place among the logins   │
 //!   │                    │ fresh connection, login ─────────────►│
 //!   │                    │ the connection joins its pool         │
@@ -112,6 +112,18 @@ struct Login<'a> {
     caller: Caller,
     /// Why the client was denied, which it isn't told.
     why: Option<String>,
+    /// Whose limit of connections the server's refusal is about.
+    limit: Option<String>,
+    awaits: Party,
+}
+
+/// Whose turn it is to say something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Party {
+    Client,
+    Server,
+    /// Another login, which is to give back its place.
+    Others,
 }
 
 /// Everything of a [`LoggedIn`] but the client's own side.
@@ -119,7 +131,7 @@ struct Session {
     parameters: Vec<(String, String)>,
     reported: Parameters,
     lease: Option<Lease>,
-    server: Option<Server>,
+    server: Option<Box<Server>>,
     cancel: Registration,
     places: Places,
 }
@@ -128,7 +140,7 @@ struct Session {
 struct Footing {
     reported: Parameters,
     lease: Option<Lease>,
-    server: Option<Server>,
+    server: Option<Box<Server>>,
     /// To be told to the client behind AuthenticationOk.
     notices: BytesMut,
 }
@@ -146,7 +158,15 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
     };
     // Without a client, TLS has failed.
     let Opening { client: Some(client), input, .. } = opening else { return None };
-    let mut login = Login { shared, client, input, caller: Caller::default(), why: None };
+    let mut login = Login {
+        shared,
+        client,
+        input,
+        caller: Caller::default(),
+        why: None,
+        limit: None,
+        awaits: Party::Server,
+    };
     let outcome = match wish {
         Err(end @ (End::Silent | End::Cancel { .. } | End::Refused(_))) => Err(end),
         wish => tokio::select! {
@@ -195,6 +215,7 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
             }
             let reason: &dyn Display = match (&refusal, &why) {
                 (Refusal::Unreachable(error), _) => error,
+                (Refusal::AuthQuery(why), _) => why,
                 (Refusal::Password(_), Some(why)) => why,
                 _ => &refusal,
             };
@@ -205,6 +226,18 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
         }
     }
     None
+}
+
+/// An error of the server's, with a detail unless it has one.
+fn with_detail(message: &Message, detail: &str) -> Vec<u8> {
+    let mut error = message.bytes().to_vec();
+    if parse_error(message.body()).get(b'D').is_none() && error.ends_with(&[0]) {
+        error.pop();
+        error.extend([b"D", detail.as_bytes(), &[0, 0]].concat());
+        let length = u32::try_from(error.len() - 1).unwrap_or(u32::MAX);
+        error[1..5].copy_from_slice(&length.to_be_bytes());
+    }
+    error
 }
 
 fn note_failure(shared: &Shared, peer: Peer) {
@@ -240,12 +273,12 @@ impl<'a> Login<'a> {
             return Err(visit.await.map_or_else(|end| end, End::Visits));
         }
         let Wish { parameters, key_length, client_place } = wish?;
-        let late = |_| End::from(Refusal::Timeout);
         let credentials = match auth.settings.method {
             Method::Relay => None,
             _ => {
                 let proof = Box::pin(self.prove(auth, user(&parameters)));
-                Some(Arc::new(timeout_at(deadline, proof).await.map_err(late)??))
+                let proved = timeout_at(deadline, proof).await;
+                Some(Arc::new(proved.map_err(|_| self.late(&settings))??))
             }
         };
         let (budget, deadline) = if settings.shares_connections() || settings.observe {
@@ -267,10 +300,11 @@ impl<'a> Login<'a> {
             None => cancels.register(key_length),
         };
         let Some(cancel) = registered else {
-            server.into_iter().for_each(Server::close);
+            server.into_iter().for_each(|server| server.close());
             return Err(Refusal::TooManyClients(settings.max_clients).into());
         };
-        timeout_at(deadline, self.greet(&reported, &cancel, &notices)).await.map_err(late)??;
+        let greeted = timeout_at(deadline, self.greet(&reported, &cancel, &notices)).await;
+        greeted.map_err(|_| End::from(Refusal::Timeout))??;
         Ok(Session { parameters, reported, lease, server, cancel, places })
     }
 
@@ -295,9 +329,9 @@ impl<'a> Login<'a> {
         if let Some(footing) = known(&credentials) {
             return Ok(footing);
         }
-        let late = |_| End::from(Refusal::Timeout);
         // Held until the session stands: fresh connections that wait to join are bounded by it, too.
-        let _login_place = timeout_at(deadline, self.wait_for_turn()).await.map_err(late)??;
+        let turn = timeout_at(deadline, self.wait_for_turn()).await;
+        let _login_place = turn.map_err(|_| self.late(settings))??;
         // Logins that were before us in the line may have opened what we need.
         if let Some(footing) = known(&credentials) {
             return Ok(footing);
@@ -306,7 +340,7 @@ impl<'a> Login<'a> {
             None => timeout_at(deadline, self.relay(settings, parameters)).await,
             Some(credentials) => timeout_at(deadline, self.enter(settings, parameters, credentials)).await,
         };
-        let Accepted { mut server, notices } = accepted.map_err(late)??;
+        let Accepted { mut server, notices } = accepted.map_err(|_| self.late(settings))??;
         server.generation = settings.generation;
         server.enrolled = Some(shared.ceiling.ours.enroll(server.process_id));
         shared.spoken.learn(&server.parameters);
@@ -319,7 +353,7 @@ impl<'a> Login<'a> {
         asking.await.map_err(|_| Refusal::ServerLost)?;
         let reported = server.parameters.clone();
         if !shares {
-            return Ok(Footing { reported, lease: None, server: Some(server), notices });
+            return Ok(Footing { reported, lease: None, server: Some(Box::new(server)), notices });
         }
         if settings.ask_defaults {
             let given = defaults::ask(&mut server, limit).await.map_err(|_| Refusal::ServerLost)?;
@@ -366,8 +400,9 @@ impl<'a> Login<'a> {
     }
 
     /// The server has refused the login: perhaps it has no connection left.
-    fn note_refused(&self, message: &Message, parameters: &[(String, String)]) {
+    fn note_refused(&mut self, message: &Message, parameters: &[(String, String)]) {
         let key = key(parameters);
+        self.limit = self.shared.words_for(message);
         self.shared.note_refused(message, key.user(), key.database());
     }
 
@@ -390,15 +425,31 @@ impl<'a> Login<'a> {
     /// for one that has given up, least of all in a storm of retries.
     async fn wait_for_turn(&mut self) -> Result<Turn, End> {
         let source = self.client.peer().into();
-        tokio::select! {
+        self.awaits = Party::Others;
+        let turn = tokio::select! {
             biased;
-            turn = self.shared.logins.take(source) => Ok(turn),
-            () = gone(&mut self.client, &mut self.input) => Err(End::Silent),
-        }
+            turn = self.shared.logins.take(source) => turn,
+            () = gone(&mut self.client, &mut self.input) => return Err(End::Silent),
+        };
+        self.awaits = Party::Server;
+        Ok(turn)
+    }
+
+    /// The login has taken too long.
+    fn late(&self, settings: &Settings) -> End {
+        let limit = settings.login_timeout;
+        End::from(match self.awaits {
+            Party::Client => Refusal::Timeout,
+            Party::Server => Refusal::ServerSilent(limit),
+            Party::Others => Refusal::NoTurn(limit),
+        })
     }
 
     pub(super) async fn password_message(&mut self) -> Result<Message, End> {
-        match Message::read(&mut self.client, &mut self.input, Sender::Client).await {
+        self.awaits = Party::Client;
+        let message = Message::read(&mut self.client, &mut self.input, Sender::Client).await;
+        self.awaits = Party::Server;
+        match message {
             Ok(message) if message.tag() == b'p' => Ok(message),
             Ok(message) if message.tag() == b'X' => Err(End::Silent),
             Ok(message) => Err(Refusal::NoAnswer(message.tag()).into()),
@@ -410,13 +461,18 @@ impl<'a> Login<'a> {
     }
 
     pub(super) async fn pass_on_error<T>(&mut self, message: &Message) -> Result<T, End> {
-        self.send(message.bytes()).await?;
+        let words = self.limit.take();
+        match &words {
+            Some(words) => self.send(&with_detail(message, words)).await?,
+            None => self.send(message.bytes()).await?,
+        }
         let is_about_credentials = open::is_about_credentials(message);
         let fields = parse_error(message.body());
+        let words = words.map_or(String::new(), |words| format!(". {words}"));
         Err(End::Answered(Said {
             blame: if is_about_credentials { Blame::Credentials } else { Blame::Other },
             sqlstate: fields.code().to_owned(),
-            message: String::from_utf8_lossy(fields.message()).into_owned(),
+            message: String::from_utf8_lossy(fields.message()).into_owned() + &words,
         }))
     }
 

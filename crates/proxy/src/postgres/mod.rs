@@ -297,7 +297,6 @@ pub(crate) struct Shared {
     visitors: Quota,
     /// How many of each user and database are.
     crowds: crowds::Crowds,
-    /// What refused requests waited for.
     /// The sessions that are connected.
     roster: Arc<roster::Roster>,
     /// What each database was asked for.
@@ -380,7 +379,7 @@ pub(crate) struct LoggedIn {
     /// Transaction mode: the session counts in its pool, where its connections come from, while this is held.
     pub(crate) lease: Option<Lease>,
     /// Session mode: its own server connection.
-    pub(crate) server: Option<Server>,
+    pub(crate) server: Option<Box<Server>>,
     /// Its key for cancel requests.
     pub(crate) cancel: cancel::Registration,
     /// Its place among the clients and, in session mode, in the budget; to be held to the end.

@@ -72,7 +72,9 @@ impl Prepared {
     /// Whether it surely has none: the text refers to no parameter, and its Parse declared no types.
     pub(crate) fn has_no_parameters(&self) -> bool {
         let declares_none = self.parameter_types.iter().all(|byte| *byte == 0);
-        self.analysis.is_control || declares_none && !self.sql.contains(&b'$')
+        // A dollar quote is none.
+        let is_parameter = |pair: &[u8]| pair[0] == b'$' && pair[1].is_ascii_digit();
+        self.analysis.is_control || declares_none && !self.sql.windows(2).any(is_parameter)
     }
 
     /// Whether a Bind that ends so has as many values as it takes, for all that the gate can tell.
@@ -170,6 +172,8 @@ pub(crate) struct Registry {
     known: Mutex<Known>,
     /// What is known of texts without asking the server.
     pub(crate) descriptions: Descriptions,
+    /// A session may have asked which value a sequence gave it last.
+    pub(crate) asks_sequences: AtomicBool,
 }
 
 #[derive(Debug, Default)]

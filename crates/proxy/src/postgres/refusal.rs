@@ -34,6 +34,10 @@ pub(crate) enum Refusal {
     Join(#[from] JoinError),
     #[error("canceling authentication due to timeout")]
     Timeout,
+    #[error("the database server has not answered the login within {} s", .0.as_secs_f64())]
+    ServerSilent(Duration),
+    #[error("waited {} s for a place among the logins: as many as logins_max are under way", .0.as_secs_f64())]
+    NoTurn(Duration),
     #[error("the database server cannot be reached at the moment")]
     Unreachable(#[source] ConnectError),
     #[error("the database server closed the connection during the login")]
@@ -55,7 +59,7 @@ pub(crate) enum Refusal {
     #[error("the gate cannot log in to the database server for this user: {0}")]
     ServerLogin(String),
     #[error("the gate cannot look up users at the moment")]
-    AuthQuery,
+    AuthQuery(String),
     #[error("too many logins wait for the gate to look up their users")]
     AuthQueryBusy,
     #[error("the gate is shutting down")]
@@ -73,7 +77,7 @@ impl Refusal {
             Self::TooManyClients(_) | Self::TooManyOf { .. } => Cause::Full,
             Self::Password(_) => Cause::Denied,
             Self::TooManyFailures => Cause::Limited,
-            Self::Timeout => Cause::Late,
+            Self::Timeout | Self::ServerSilent(_) | Self::NoTurn(_) => Cause::Late,
             _ => Cause::Other,
         }
     }
@@ -86,18 +90,21 @@ impl Refusal {
             Self::TooManyClients(_)
             | Self::TooManyOf { .. }
             | Self::NoConnection { .. }
+            | Self::NoTurn(_)
             | Self::Join(_)
             | Self::TooManyFailures
             | Self::AuthQueryBusy => "53300",
             Self::Password(_) => "28P01",
             Self::Timeout => "57014",
             // Drivers that know several hosts try the next one.
-            Self::Unreachable(_) | Self::ShuttingDown => "57P03",
+            Self::Unreachable(_) | Self::ServerSilent(_) | Self::ShuttingDown => "57P03",
             Self::ServerLost => "08006",
             Self::ServerErred | Self::NoAnswer(_) | Self::Sasl(_) => "08P01",
-            Self::Method(_) | Self::TrustRelay | Self::ServerLogin(_) | Self::AuthQuery | Self::NoVisitor => {
-                "28000"
-            }
+            Self::Method(_)
+            | Self::TrustRelay
+            | Self::ServerLogin(_)
+            | Self::AuthQuery(_)
+            | Self::NoVisitor => "28000",
             Self::TlsRequired | Self::CertificateName { .. } | Self::ChannelBinding => "28000",
             Self::TooManyVisitors => "53300",
         }
@@ -163,7 +170,7 @@ impl Refusal {
             Self::ServerLogin(_) => {
                 "Keep what the server asks for in users_file: the password, or the server's own secret of this user."
             }
-            Self::AuthQuery => "The gate's log says why: see auth_query and auth_user.",
+            Self::AuthQuery(_) => "The gate's log says why: see auth_query and auth_user.",
             _ => return None,
         })
     }

@@ -6,7 +6,7 @@
 //! | canceled while it waited | `57014` | the session lives on |
 //! | a statement after a refused BEGIN | `25P02` | until ROLLBACK |
 //! | connection lost within a transaction | `08006` | the transaction has failed |
-//! | connection lost with the outcome unknown | `08007` | the session lives on; with state of its own there it ends |
+//! | connection lost with the outcome unknown | `08007` | the session lives on, or ends with its state |
 //! | no connection can be had any more, or we drain | `57P01` | the session ends |
 //! | a broken message | `08P01` | the session ends |
 //! | a message or a number of statements beyond our bounds | `54000` | the session ends / lives on |
@@ -19,6 +19,7 @@ use bytes::BytesMut;
 use wire::postgres::backend::{Error, Severity, write_error, write_notice};
 use wire::postgres::frontend::bind_counts;
 use wire::postgres::{Fault, ProtocolError};
+use wire::sql::statement::Kind;
 
 use super::roster::Ends;
 use super::server::QueryError;
@@ -34,12 +35,11 @@ const fn advice(cause: Cause) -> Option<&'static str> {
         Cause::Silent { .. } => Some(
             "If they stay idle, end transactions sooner, bound their pauses (idle_transaction_timeout), or give the gate more connections.",
         ),
-        Cause::Paused
-        | Cause::Stall
-        | Cause::Group
-        | Cause::Requests { .. }
-        | Cause::Work
-        | Cause::Connections { .. } => None,
+        Cause::Work => Some("If the database isn't busy, let more work be in flight (capacity)."),
+        Cause::Connections { .. } => {
+            Some("If the database isn't busy, give the gate more connections (connections).")
+        }
+        Cause::Paused | Cause::Stall | Cause::Group | Cause::Requests { .. } => None,
     }
 }
 
@@ -102,7 +102,7 @@ impl Refusal {
             }
             Reason::QueueDelay => format!("It waited for {waited:.3} s, as everybody does (rejection)."),
             Reason::Target => "The response time could not have been held (target).".to_owned(),
-            Reason::OverShare => "Its service class has more than its share.".to_owned(),
+            Reason::OverShare => "Requests like this one have more than their share.".to_owned(),
             Reason::PinnedMax => {
                 "The statement needs a server connection of its own, and no more may be kept (pinned_max)."
                     .to_owned()
@@ -120,7 +120,7 @@ impl Refusal {
                 format!("Retry after {} s. {}", retry.as_secs_f64().ceil(), advised.unwrap_or_default())
             }
             Reason::OverShare => format!(
-                "Retry after {} s; requests of other classes are served meanwhile.",
+                "Retry after {} s; requests of others are served meanwhile.",
                 retry.as_secs_f64().ceil()
             ),
             Reason::QueueFull | Reason::QueueTimeout | Reason::QueueDelay | Reason::Target => format!(
@@ -146,6 +146,14 @@ impl Refusal {
         let mut refusal = Self::error("53300", "").detail(detail).hint(hint);
         refusal.message = message.into();
         refusal
+    }
+
+    /// Names the request, as `gatekeeper why` takes it.
+    pub(crate) fn named(mut self, gate: &str, number: u64) -> Self {
+        let hint = self.hint.take().unwrap_or_default();
+        self.hint(
+            format!("{hint} What it waited for: gatekeeper why {gate}/{number}").trim_start().to_owned(),
+        )
     }
 
     /// Refused unread because the gate's own processor is short.
@@ -355,9 +363,12 @@ impl Refusal {
         Self { message, ..Self::error("08P01", "") }
     }
 
-    /// What a simple Query that fails so leaves of the unnamed portal: one that runs and fails keeps it.
-    pub(crate) fn leaves(&self, before: Left) -> Left {
-        if self.code == "3B001" { Left::Failed } else { before }
+    /// What a statement of a simple Query that fails so leaves of the unnamed portal: one that runs and fails
+    /// keeps it. `None`: it didn't run.
+    pub(crate) fn leaves(&self, statement: &Kind) -> Option<Left> {
+        let has_run = self.code == "3B001";
+        // In a failed transaction only what ends the failure is looked at any further.
+        has_run.then_some(if matches!(statement, Kind::Release { .. }) { Left::Done } else { Left::Failed })
     }
 
     /// A bound of ours.

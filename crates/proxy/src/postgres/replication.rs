@@ -1,8 +1,7 @@
-//! A replication connection, where sessions have server connections of their own: bytes both ways, unread.
+//! A replication connection, with session pooling: bytes pass both ways, unread.
 //!
-//! What passes is a stream without an end, in a protocol of its own (CopyBoth). There is nothing to admit,
-//! so the gate asks for no permit and only carries; the connection counts as a client's and in the budget
-//! like any other session.
+//! The stream has no end and a protocol of its own (CopyBoth). There is nothing to admit, so the gate
+//! asks for no permit. The connection counts as a client and in the budget, as any other session.
 
 use std::sync::Arc;
 
@@ -22,13 +21,13 @@ pub(super) fn is_asked_for(parameters: &[(String, String)]) -> bool {
     })
 }
 
-/// Carries it until one side ends it, or the gate shuts down.
+/// Carries the connection's bytes until one side ends it, or the gate shuts down.
 pub(super) async fn serve(shared: Arc<Shared>, logged_in: LoggedIn) {
     let LoggedIn { mut client, client_input, server, cancel, places: _places, .. } = logged_in;
     let Some(mut server) = server else { return };
     // Whenever a cancel comes, it is for what runs there.
     cancel.running(&server);
-    let Server { stream, input, .. } = &mut server;
+    let Server { stream, input, .. } = &mut *server;
     let carry = async {
         client.send(input).await?;
         stream.send(&client_input).await?;

@@ -52,6 +52,8 @@ pub(crate) struct ServerState {
     pub(crate) statements: ServerStatements,
     /// Unreported settings that are not at the connection's default.
     pub(crate) settings: Settings,
+    /// The sessions that sequences may have given values to.
+    pub(crate) sequences: Sequences,
     /// What the server reported at the connection's login: to these its RESET returns.
     startup: Parameters,
 }
@@ -66,7 +68,18 @@ impl ServerState {
     pub(crate) fn discard_all(&mut self) {
         self.statements.clear();
         self.settings = Arc::default();
+        self.sequences = Sequences::OfNobody;
     }
+}
+
+/// The sessions to which sequences may have given values on a connection: `currval()` and `lastval()` tell
+/// these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sequences {
+    #[default]
+    OfNobody,
+    Of(u64),
+    OfSeveral,
 }
 
 /// The settings of one client's session.

@@ -2,6 +2,7 @@
 //! flight.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use admission::{Reason, RequestType};
 use bytes::{Bytes, BytesMut};
@@ -94,7 +95,26 @@ impl State {
 
     /// Reads a text.
     pub(crate) fn analyze(&self, sql: &[u8]) -> Analysis {
-        classify::analyze(sql, self.settings.reported.reading())
+        let reading = self.settings.reported.reading();
+        if !reading.is_readable || classify::may_ask_sequences(sql) {
+            self.registry.asks_sequences.store(true, Ordering::Relaxed);
+        }
+        classify::analyze(sql, reading)
+    }
+
+    /// Reads a FunctionCall, complete with its header. What the function asks for no text says.
+    pub(crate) fn analyze_function(&self, frame: &[u8]) -> Analysis {
+        let number = frame.get(HEADER_LEN..HEADER_LEN + 4).and_then(|bytes| bytes.try_into().ok());
+        let analysis = Analysis::function(number.map_or(0, u32::from_be_bytes));
+        if !analysis.pins.is_empty() {
+            self.registry.asks_sequences.store(true, Ordering::Relaxed);
+        }
+        analysis
+    }
+
+    /// Whether any session of the gate may have asked which value a sequence gave it last.
+    pub(crate) fn asks_sequences(&self) -> bool {
+        self.registry.asks_sequences.load(Ordering::Relaxed)
     }
 
     /// The statement that a Parse message makes. Sessions that name the same text, under settings that read
@@ -118,6 +138,11 @@ impl State {
         let text = self.text(statement).filter(|_| statement.analysis.is_described_alike)?;
         let description = self.registry.descriptions.find(&text, Instant::now())?;
         Some(self.telling(name, statement, &description))
+    }
+
+    /// Whether the client can hear again what it was told of a statement: no table has changed since.
+    pub(crate) fn may_tell_again(&self, statement: &Prepared) -> bool {
+        statement.told.as_ref().is_none_or(|told| told.is_of(self.registry.descriptions.epoch()))
     }
 
     /// The server was asked in this epoch, and has described a statement that the client has prepared.

@@ -20,10 +20,10 @@ use crate::processor::{Means, parent};
 /// How much of the processor long reads get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LongReads {
-    /// As much as others.
+    /// Long reads get as much as others.
     #[default]
     Ordinary,
-    /// Less, while they run.
+    /// Long reads get less while they run.
     Lowered,
 }
 

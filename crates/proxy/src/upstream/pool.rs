@@ -7,8 +7,9 @@
 //! A connection enters by a login ([`Pools::join`]) and is then in one of two states: *idle* (in its pool's
 //! list; the pool owns it) or *in use* (a session owns it from [`Pools::take`] to [`Pools::put`]; a dropped
 //! one leaves its pool). A login joins if there is room. Otherwise, while its pool is smaller than its fair
-//! share, it replaces an idle connection of another pool. If there is none, the fresh connection is closed
-//! where the pool has another, and else waits. The last one of a pool with sessions is never taken away.
+//! share, it replaces an idle connection of another pool ([`retire`]). If there is none, the fresh connection
+//! is closed where the pool has another, and else waits. The last one of a pool with sessions is never taken
+//! away.
 //!
 //! The server's defaults for a role and a database apply to new logins only. A connection with other defaults
 //! than the latest one of its pool is retired: closed when idle, or when it is given back. The connections of
@@ -26,7 +27,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use admission::PoolId;
+use admission::{PoolId, Shortage};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
@@ -116,6 +117,8 @@ struct State {
     addresses: Option<Vec<SocketAddr>>,
     /// Which idle connections are kept.
     keep: Keep,
+    /// Whose requests waited for a connection at the latest look.
+    shortage: Shortage,
 }
 
 struct Pool {
@@ -151,6 +154,8 @@ struct Pool {
     lent: u32,
     /// How many connections its work has needed lately.
     need: Need,
+    /// Since when an idle connection was always left.
+    rests: Option<Instant>,
 }
 
 impl Pool {
@@ -174,12 +179,8 @@ impl Pool {
             limits: None,
             lent: 0,
             need: Need::everything(),
+            rests: None,
         }
-    }
-
-    /// Whether it can give an idle connection away without harm.
-    fn can_spare_one(&self) -> bool {
-        !self.idle.is_empty() && (self.size > 1 || self.sessions == 0)
     }
 
     /// Whether nobody needs it any more, though it may still hold warm connections.
@@ -219,6 +220,7 @@ impl Pools {
             idle_lost: 0,
             addresses: None,
             keep: Keep::default(),
+            shortage: Shortage::default(),
         };
         Self {
             state: Mutex::new(state),
@@ -334,7 +336,7 @@ impl Pools {
 
     /// The slot of the key's pool: its own, a free one, or that of a pool which nobody needs.
     fn slot(&self, state: &mut State, key: &PoolKey) -> Option<PoolId> {
-        let ids = || (0..PoolId::COUNT).filter_map(|index| PoolId::new(u8::try_from(index).ok()?));
+        let ids = PoolId::all;
         if let Some(id) = ids().find(|id| state.pool(*id).is_some_and(|pool| pool.key == *key)) {
             return Some(id);
         }
@@ -351,20 +353,6 @@ impl Pools {
         state.pools[free.index()] = Some(Pool::new(key.clone()));
         self.tell_paused_of_new_pool(state);
         Some(free)
-    }
-
-    /// Closes an idle connection of another pool in favor of `id`, if fairness allows it: always one of a pool
-    /// without sessions; one of a pool with sessions if `id` has no connection, or fewer than its sessions
-    /// could use while the other stays at least as large. Without that the first pool would keep all but one.
-    fn make_room(&self, state: &mut State, id: PoolId) -> bool {
-        let Some(victim) = state.victim_for(id) else { return false };
-        let Some(pool) = state.pool(victim) else { return false };
-        // The one that was idle for longest.
-        let server = pool.idle.remove(0);
-        let generation = server.generation;
-        server.close();
-        self.shrank(state, victim, generation);
-        true
     }
 
     /// An idle connection of the pool, checked to be alive. The caller gives it back with [`Pools::put`] or
@@ -534,21 +522,6 @@ impl Pools {
 impl State {
     fn pool(&mut self, id: PoolId) -> Option<&mut Pool> {
         self.pools.get_mut(id.index())?.as_mut()
-    }
-
-    /// The pool that would give an idle connection away for `id`, as [`Pools::make_room`] says.
-    fn victim_for(&self, id: PoolId) -> Option<PoolId> {
-        let taker = self.pools.get(id.index())?.as_ref()?;
-        let (size, sessions) = (taker.size, taker.sessions);
-        let candidates = (0..PoolId::COUNT).filter_map(|index| PoolId::new(u8::try_from(index).ok()?));
-        let victims = candidates.filter(|other| *other != id).filter_map(|other| {
-            let pool = self.pools[other.index()].as_ref()?;
-            let wants_more = size <= sessions && pool.size >= size + 2;
-            let may = pool.can_spare_one() && (size == 0 || pool.sessions == 0 || wants_more);
-            // Deserted pools first, then the largest.
-            may.then_some((pool.sessions == 0, pool.size, other))
-        });
-        victims.max().map(|(_, _, victim)| victim)
     }
 
     /// Frees the slot of a pool without connections and sessions.

@@ -82,7 +82,6 @@ impl AuthQuery {
         query: &Query,
         user: &str,
     ) -> Result<Option<Arc<User>>, Refusal> {
-        let gate = shared.driver.name();
         let Some(mut turn) = self.turn().await else { return Err(Refusal::AuthQueryBusy) };
         // Taken out meanwhile: if this is given up half-way, so is the connection.
         let mut known = turn.connection.take().filter(|known| known.of == *query);
@@ -96,12 +95,12 @@ impl AuthQuery {
                     }
                     known.server
                 }
-                None => connect(shared, auth, query).await.map_err(|error| {
-                    tracing::warn!(gate, %error, user = query.user, "auth_query: the gate cannot log in to the server");
-                    match error {
-                        OpenError::Refused(unreachable @ Refusal::Unreachable(_)) => unreachable,
-                        _ => Refusal::AuthQuery,
-                    }
+                None => connect(shared, auth, query).await.map_err(|error| match error {
+                    OpenError::Refused(down @ (Refusal::Unreachable(_) | Refusal::ServerSilent(_))) => down,
+                    error => Refusal::AuthQuery(format!(
+                        "auth_query: the gate cannot log in to the server as \"{}\": {error}",
+                        query.user
+                    )),
                 })?,
             };
             let answer = timeout(ANSWER_MAX, question(&mut server, &query.sql, user)).await;
@@ -115,8 +114,8 @@ impl AuthQuery {
                 Err(AskError::Lost) if !is_fresh => {}
                 Err(AskError::Lost) => return Err(Refusal::ServerLost),
                 Err(AskError::Refused(error)) => {
-                    tracing::warn!(gate, error, "auth_query failed");
-                    return Err(Refusal::AuthQuery);
+                    let why = format!("auth_query failed in database \"{}\": {error}", query.database);
+                    return Err(Refusal::AuthQuery(why));
                 }
             }
         }
@@ -140,7 +139,7 @@ async fn connect(shared: &Shared, auth: &Authentication, query: &Query) -> Resul
     let settings = shared.settings();
     let connecting = open(&settings, &parameters, &query.user, &credentials);
     let limit = settings.login_timeout;
-    let mut server = timeout(limit, connecting).await.map_err(|_| Refusal::Timeout)??.server;
+    let mut server = timeout(limit, connecting).await.map_err(|_| Refusal::ServerSilent(limit))??.server;
     server.enrolled = Some(shared.ceiling.ours.enroll(server.process_id));
     Ok(server)
 }

@@ -8,10 +8,9 @@
 //! signature = HMAC(ServerKey, everything that was said)
 //! ```
 //!
-//! The verifier knows StoredKey, so that a right proof *gives it ClientKey*: and with that (and ServerKey,
-//! to check the server) it can log in itself wherever the same salt and iterations are stored. This is how
-//! the gate logs in as its clients without any of their passwords. It can't forge anything before the first
-//! right proof.
+//! The verifier knows StoredKey, so a right proof *gives it ClientKey*. With ClientKey (and ServerKey, to
+//! check the server) the gate logs in wherever the same salt and iterations are stored, without a
+//! password. Before the first right proof it can forge nothing.
 //!
 //! Source: RFC 5802 section 3, RFC 7677; PostgreSQL's `auth-scram.c`. Channel binding (`-PLUS`) is offered,
 //! and asked for, exactly where the caller has the data of the TLS channel.
@@ -24,7 +23,7 @@ use wire::postgres::scram::{
 };
 use zeroize::{Zeroize, Zeroizing};
 
-/// How often a password is hashed where nobody says: PostgreSQL's default.
+/// The default number of iterations, as PostgreSQL's.
 pub(crate) const ITERATIONS: u32 = 4096;
 /// The most iterations that the gate computes for a server: some seconds of one core.
 pub(crate) const ITERATIONS_MAX: u32 = 10_000_000;

@@ -8,7 +8,7 @@ use std::fmt;
 use wire::postgres::backend::parse_error;
 
 /// SQLSTATE "too many connections".
-const TOO_MANY: &str = "53300";
+pub(super) const TOO_MANY: &str = "53300";
 
 /// What has no connection left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! What comes from the server: whose answer it is, what it means for the session, and what the client gets.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
 use wire::postgres::ProtocolError;
@@ -8,6 +9,7 @@ use wire::postgres::backend::{self, Status};
 use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend;
 
+use super::shift::shifted_back;
 use super::{Exchange, Portals, Scope, Step};
 use crate::postgres::book::{Act, Effect};
 
@@ -61,6 +63,11 @@ impl Exchange {
                 self.steps.pop_front();
             }
             b'G' => self.begin_copy_in(server),
+            b'E' if self.is_given_up(body) => {
+                self.skip_to_sync(scope, server);
+                self.client_owes_sync = false;
+                visible = false;
+            }
             b'E' if self.answered_syncs(None, client) => visible = false,
             b'E' => {
                 self.error(scope, frame, client, server);
@@ -156,6 +163,15 @@ impl Exchange {
         }
     }
 
+    /// Whether an error is the answer to a cancel of ours, and the client's first one, which it needn't hear.
+    fn is_given_up(&self, error: &[u8]) -> bool {
+        let has_asked = self.patience.has_asked.load(Ordering::Relaxed);
+        let is_first = matches!(self.steps.front(), Some(Step::Parse { .. }));
+        let is_over = has_asked && is_first && backend::parse_error(error).code() == "57014";
+        self.patience.is_over.fetch_or(is_over, Ordering::Relaxed);
+        is_over
+    }
+
     fn error(&mut self, scope: &mut Scope<'_>, frame: &[u8], client: &mut BytesMut, server: &mut BytesMut) {
         let body = &frame[HEADER_LEN..];
         let fields = backend::parse_error(body);
@@ -178,7 +194,12 @@ impl Exchange {
         scope.session.settings.book.fail();
         self.doubt(code);
         if matches!(self.steps.front(), Some(Step::Query { .. } | Step::Function | Step::Sync) | None) {
-            client.extend_from_slice(frame);
+            match self.steps.front() {
+                Some(Step::Query { shifts, .. }) if !shifts.is_empty() => {
+                    backend::rewrite_error(body, client, b'P', |position| shifted_back(position, shifts));
+                }
+                _ => client.extend_from_slice(frame),
+            }
             return self.ask_for_syncs(server);
         }
         // A failed transaction describes nothing of it.
@@ -192,12 +213,12 @@ impl Exchange {
             Some(Step::Parse { client_name, .. }) if code == "42P05" => {
                 let name = String::from_utf8_lossy(client_name).into_owned();
                 let message = format!("prepared statement \"{name}\" already exists");
-                backend::rewrite_error_message(body, client, |_| message.into_bytes());
+                backend::rewrite_error(body, client, b'M', |_| message.into_bytes());
             }
             Some(Step::Bind { statement: Some(statement), .. }) => {
                 let (ours, names) = (statement.server_name(), &scope.session.statements);
                 let name = names.name_of(statement.id).unwrap_or(ours.as_bytes());
-                backend::rewrite_error_message(body, client, |text| replaced(text, ours.as_bytes(), name));
+                backend::rewrite_error(body, client, b'M', |text| replaced(text, ours.as_bytes(), name));
             }
             _ => client.extend_from_slice(frame),
         }

@@ -123,8 +123,9 @@ impl Exchange {
                 }
             }
             Some(Step::Learn { client_name, statement, parameters }) => {
-                let description = Arc::new(Description::new(&parameters, frame));
-                let epoch = self.aside.filter(|aside| !aside.has_notice).map(|aside| aside.epoch);
+                let Some(aside) = self.aside else { return true };
+                let description = Arc::new(Description::new(&parameters, frame, aside.epoch));
+                let epoch = (!aside.has_notice).then_some(aside.epoch);
                 scope.session.learn((&client_name, &statement), &description, epoch);
             }
             _ => {}

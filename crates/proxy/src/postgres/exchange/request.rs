@@ -9,6 +9,7 @@ use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend::{self, Message, NO_VALUES, Target, key};
 use wire::sql::{Pins as Reasons, Touches};
 
+use super::shift::{Shift, characters};
 use super::{EarlyData, Exchange, Forgotten, PORTALS_MAX, Portal, Scope, Step};
 use crate::postgres::batch::{ends_failed, has_no_values, is_empty};
 use crate::postgres::book::Act;
@@ -86,7 +87,7 @@ impl Exchange {
             frontend::write_sync(out);
             self.steps.push_back(Step::Sync);
         } else {
-            self.write_query(scope, frame, &analysis, out);
+            let shifts = self.write_query(scope, frame, &analysis, out);
             self.note_analysis(&analysis);
             let is_whole = frontend::parse(frame[0], &frame[HEADER_LEN..]).is_ok();
             let unnamed = is_whole.then(|| {
@@ -95,23 +96,31 @@ impl Exchange {
             });
             let ends_batch = self.batch_open && analysis.ends_unseen;
             let effects = analysis.effects.into_iter();
-            self.steps.push_back(Step::Query { effects, done: 0, unnamed, ends_batch });
+            self.steps.push_back(Step::Query { effects, done: 0, unnamed, shifts, ends_batch });
         }
         self.batch_open = false;
     }
 
     /// A simple Query as the client sent it, but for DEALLOCATE of a statement that goes by another name on
     /// the server, where it serves others: there a statement of no use is prepared, to be deallocated in
-    /// its place.
-    fn write_query(&mut self, scope: &mut Scope<'_>, frame: &[u8], analysis: &Analysis, out: &mut BytesMut) {
+    /// its place. Returns where that shifts the text.
+    fn write_query(
+        &mut self,
+        scope: &mut Scope<'_>,
+        frame: &[u8],
+        analysis: &Analysis,
+        out: &mut BytesMut,
+    ) -> Vec<Shift> {
+        let mut shifts = Vec::new();
         let is_ours = |name: &[u8]| scope.session.shared && scope.session.statements.get(name).is_some();
         let mut effects = analysis.effects.iter();
         if !effects.any(|(_, effect)| matches!(&effect.act, Act::Deallocate(name) if is_ours(name))) {
             if frame.len() < COPIED_MAX {
-                return out.extend_from_slice(frame);
+                out.extend_from_slice(frame);
+            } else {
+                self.tail = frame.len();
             }
-            self.tail = frame.len();
-            return;
+            return shifts;
         }
         let sql = &frame[HEADER_LEN..frame.len() - 1];
         let (mut text, mut copied) = (Vec::with_capacity(sql.len()), 0);
@@ -129,9 +138,11 @@ impl Exchange {
             text.extend_from_slice(&sql[copied..start]);
             text.extend_from_slice(format!("DEALLOCATE {placeholder}").as_bytes());
             copied = start + statement.text.len();
+            shifts.push(Shift { server: characters(&text), client: characters(&sql[..copied]) });
         }
         text.extend_from_slice(&sql[copied..]);
         frontend::write_query(out, &text);
+        shifts
     }
 
     /// Prepares a statement of no use, and returns its name. It is closed with the next batch.
@@ -220,8 +231,8 @@ impl Exchange {
     fn function(&mut self, scope: &mut Scope<'_>, frame: &[u8], out: &mut BytesMut) {
         self.touches = Touches::Anything;
         self.lose_portals(scope);
-        let number = frame.get(HEADER_LEN..HEADER_LEN + 4).and_then(|bytes| bytes.try_into().ok());
-        if let Err(refusal) = self.pin(scope, &Analysis::function(number.map_or(0, u32::from_be_bytes))) {
+        let analysis = scope.session.analyze_function(frame);
+        if let Err(refusal) = self.pin(scope, &analysis) {
             self.doom(refusal, out);
             frontend::write_sync(out);
             return self.steps.push_back(Step::Sync);

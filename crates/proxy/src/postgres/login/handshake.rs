@@ -17,8 +17,6 @@ use crate::upstream::health::Lack;
 
 /// What a server says that starts, recovers or shuts down.
 const CANNOT_CONNECT_NOW: &str = "57P03";
-/// What a server says that has as many connections as it takes.
-const TOO_MANY_CONNECTIONS: &str = "53300";
 /// The most bytes of notices that are kept for the end of a login; more are lost.
 const NOTICES_MAX: usize = 64 * 1024;
 
@@ -27,9 +25,6 @@ fn note(settings: &Settings, first: &Message) {
     if first.tag() == b'E' {
         let error = parse_error(first.body());
         let why = String::from_utf8_lossy(error.message());
-        if error.code() == TOO_MANY_CONNECTIONS {
-            settings.health.crowded(settings.named(), (TOO_MANY_CONNECTIONS, &why));
-        }
         if error.code() == CANNOT_CONNECT_NOW {
             return settings.health.failed(settings.named(), Lack::Answer, &why);
         }

@@ -1,8 +1,8 @@
 //! The first packets of a connection: requests for encryption, a cancel request, or the start-up message.
 //!
-//! TLS begins in one of two ways: after an SSLRequest, or at once ("direct", PostgreSQL 17), told by the
-//! first byte. A client may ask for TLS and for GSSAPI encryption once each, in either order; GSSAPI is
-//! always declined, and the client goes on.
+//! TLS begins after an SSLRequest, or at once ("direct", PostgreSQL 17); the first byte tells which. A client
+//! may ask for TLS and for GSSAPI encryption once each, in either order. GSSAPI is always declined, and the
+//! client goes on.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const INPUT_BYTES: usize = 256;
 pub(super) struct Wish {
     /// Without `_pq_.` options.
     pub(super) parameters: Vec<(String, String)>,
-    /// How long a cancel key the client understands.
+    /// The longest cancel key that the client understands.
     pub(super) key_length: KeyLength,
     pub(super) client_place: OwnedSemaphorePermit,
 }
@@ -118,9 +118,8 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// What came behind a request for encryption, before our answer, was not meant for a connection in the
-    /// clear, and must not be taken for something said within: somebody in the middle may have put it there
-    /// (CVE-2021-23214).
+    /// Bytes behind a request for encryption and before our answer must not be read as if they had come
+    /// encrypted: somebody in the middle may have put them there (CVE-2021-23214).
     fn refuse_what_follows(&self) -> Result<(), End> {
         if self.input.is_empty() { Ok(()) } else { Err(End::Silent) }
     }

@@ -408,6 +408,21 @@ async fn a_client_that_says_nothing_is_closed_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_is_not_blamed_on_the_client() {
+    let world = World::new(|settings| settings.logins_max = 1);
+    let words = startup(3 << 16, &[("user", "ann")]);
+    let others = world.shared.logins.take(Source::Gate).await;
+    assert_eq!(fatal(&world.heard(&words).await), "53300");
+    drop(others);
+    let silent = async {
+        let _server = world.accept().await;
+        std::future::pending::<()>().await;
+    };
+    let heard = tokio::select! { heard = world.heard(&words) => heard, () = silent => Vec::new() };
+    assert_eq!(fatal(&heard), "57P03");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_gives_no_password_is_refused_in_time() {
     let world = World::ordinary();
     let script = async {

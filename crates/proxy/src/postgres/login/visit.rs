@@ -29,7 +29,7 @@ impl Login<'_> {
                 Method::Relay => self.prove_by_relay(&settings, &user, deadline).await?,
                 _ => {
                     let proof = Box::pin(self.prove(&settings.auth, &user));
-                    timeout_at(deadline, proof).await.map_err(|_| End::from(Refusal::Timeout))??;
+                    timeout_at(deadline, proof).await.map_err(|_| self.late(&settings))??;
                 }
             }
         }
@@ -45,16 +45,16 @@ impl Login<'_> {
         user: &str,
         deadline: Instant,
     ) -> Result<(), End> {
-        let late = |_| End::from(Refusal::Timeout);
-        let _login_place = timeout_at(deadline, self.wait_for_turn()).await.map_err(late)??;
+        let turn = timeout_at(deadline, self.wait_for_turn()).await;
+        let _login_place = turn.map_err(|_| self.late(settings))??;
         let identity = [
             ("user", user),
             ("database", settings.console.database.as_str()),
             ("application_name", "gatekeeper console"),
         ];
         let identity = identity.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let Accepted { server, .. } =
-            timeout_at(deadline, self.relay(settings, &identity)).await.map_err(late)??;
+        let accepted = timeout_at(deadline, self.relay(settings, &identity)).await;
+        let Accepted { server, .. } = accepted.map_err(|_| self.late(settings))??;
         server.close();
         Ok(())
     }

@@ -45,8 +45,8 @@ impl Pools {
 }
 
 impl State {
-    /// Whether a connection is to an address that the server still has. Those of an earlier generation are
-    /// to a server of another name, or go for another reason.
+    /// Whether a connection is to an address that the server still has. A connection of an earlier generation
+    /// counts as such: it is closed for its generation.
     pub(super) fn may_keep(&self, server: &Server) -> bool {
         match (&self.addresses, server.route.address) {
             (Some(addresses), Some(address)) => {

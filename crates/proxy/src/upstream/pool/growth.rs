@@ -80,7 +80,7 @@ impl Pool {
         self.templates.iter().find(fresh).map(|template| &template.reported)
     }
 
-    fn wants(&self, now: Instant) -> bool {
+    pub(super) fn wants(&self, now: Instant) -> bool {
         let has_too_few = self.size + self.opening < self.sessions.min(self.need.most);
         self.credentials.is_some()
             && (has_too_few || self.wants_newer())
@@ -153,8 +153,7 @@ impl Pools {
     /// A connection that a pool wants; ask again until there is none.
     pub(crate) fn opening(self: &Arc<Self>, now: Instant) -> Option<Opening> {
         let mut state = self.state.lock();
-        let ids = (0..PoolId::COUNT).filter_map(|index| PoolId::new(u8::try_from(index).ok()?));
-        let wanting = ids.filter(|id| {
+        let wanting = PoolId::all().filter(|id| {
             let pool = state.pools[id.index()].as_ref();
             pool.is_some_and(|pool| pool.wants(now) && state.limits_allow(id.index(), pool))
         });

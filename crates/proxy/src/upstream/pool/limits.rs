@@ -66,6 +66,9 @@ impl Pool {
     pub(super) fn note_taken(&mut self) -> bool {
         let idle = u32::try_from(self.idle.len()).unwrap_or(u32::MAX);
         self.need.idle = self.need.idle.min(idle);
+        if idle == 0 {
+            self.rests = None;
+        }
         let is_short = idle == 0 && self.need.most < self.sessions;
         if is_short {
             self.need.most = self.need.most.max(self.size.saturating_mul(2)).max(1);

@@ -2,6 +2,7 @@
 
 mod growth;
 mod limits;
+mod shares;
 mod spare;
 
 use std::collections::HashMap;
@@ -76,6 +77,10 @@ fn tracked_settings_and_spelling_do_not_part_pools() {
     assert_eq!(plain, key(&pairs(&[("user", "ann"), ("database", "ann")])));
     assert_eq!(plain, key(&pairs(&[("user", "ann"), ("TimeZone", "UTC"), ("APPLICATION_NAME", "x")])));
     assert_eq!(plain, key(&pairs(&[("user", "ann"), ("_pq_.something", "1")])));
+    // In capitals it is a setting, which another session must not get.
+    let capitals = key(&pairs(&[("user", "ann"), ("_PQ_.x", "1")]));
+    assert_ne!(plain, capitals);
+    assert_ne!(capitals, key(&pairs(&[("user", "ann"), ("_PQ_.x", "2")])));
     let search = key(&pairs(&[("user", "ann"), ("search_path", "a"), ("options", "-c x=y")]));
     assert_eq!(search, key(&pairs(&[("options", "-c x=y"), ("Search_Path", "a"), ("user", "ann")])));
     assert_eq!(

@@ -1,7 +1,9 @@
 //! A gate that is short of processor time refuses what begins, and nothing that has begun.
 
 use super::*;
+use crate::postgres::Bound;
 use crate::postgres::connection::serve;
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -126,4 +128,26 @@ async fn the_gate_hears_how_long_what_a_client_sent_has_waited() {
     }
     assert_eq!(world.shared.lateness.asked(), 4);
     talk.end().await;
+}
+
+#[tokio::test]
+async fn the_gate_hears_of_the_clients_that_its_listener_lets_in() {
+    let mut settings = Settings::new(Address::Unix("/nowhere".into()));
+    (settings.listen, settings.ask_cores) = (Address::inet("127.0.0.1", 0), false);
+    let (trigger, shutdown) = shutdown();
+    let bound = Bound::new(settings, Driver::new("test", policy(), 1), shutdown).await.unwrap();
+    let (address, shared) = (bound.listener.address().to_string(), Arc::clone(&bound.shared));
+    let gone = TcpStream::connect(&address).await.unwrap();
+    gone.set_zero_linger().unwrap();
+    drop(gone);
+    let talk = async {
+        let mut client = TcpStream::connect(&address).await.unwrap();
+        client.write_all(SSL_REQUEST).await.unwrap();
+        assert_eq!(read(&mut client, 1).await, b"N");
+        drop(client);
+        trigger.drain();
+    };
+    let (ran, ()) = tokio::join!(bound.run(), talk);
+    ran.unwrap();
+    assert_eq!(shared.lateness.view().gone, 1);
 }

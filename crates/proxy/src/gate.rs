@@ -23,7 +23,8 @@ use std::time::Duration;
 
 use admission::{
     Action, ClassId, ClientId, Completion, Instant, Lane, Learned, LearnedType, Outcome, Pin, Policy, PoolId,
-    PoolSet, Queued, Reason, Refused, Request, RequestType, ServiceClass, Silent, Snapshot, Ticket, Turns,
+    PoolSet, Queued, Reason, Refused, Request, RequestType, ServiceClass, Shortage, Silent, Snapshot, Ticket,
+    Turns,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -31,15 +32,19 @@ use tokio::sync::{Notify, oneshot};
 use crate::clock::Clock;
 use crate::news::Lanes;
 use crate::observe::{
-    Account, Change, ChangedRow, ChangedRows, Observer, Totals, TypeName, TypeRow, log_changes,
+    Account, Change, ChangedRow, ChangedRows, Most, Observer, Totals, TypeName, TypeRow, log_changes,
 };
 use crate::permit::Permit;
 use crate::trace::Recorder;
+use crate::user::{Asker, AskerId};
 use crate::why::{Ask, Origin, Reply, Why};
 
 mod decider;
+mod rules;
 
 use decider::Decider;
+pub(crate) use rules::Passing;
+use rules::Rules;
 
 /// How late a timeout may be served. Finer buys nothing (the runtime's own timer ticks in milliseconds) and
 /// costs a wake-up per request.
@@ -65,7 +70,7 @@ struct Inner {
 pub struct Driver {
     name: String,
     clock: Clock,
-    policy: Mutex<Policy>,
+    rules: Mutex<Rules>,
     inner: Mutex<Inner>,
     /// When the timer task will wake, in nanoseconds of the clock.
     armed: AtomicU64,
@@ -106,7 +111,7 @@ impl Driver {
         Arc::new(Self {
             name,
             clock,
-            policy: Mutex::new(policy),
+            rules: Mutex::new(Rules::new(policy)),
             inner: Mutex::new(Inner { gate, observer, waiters: HashMap::new(), why: Why::default() }),
             armed: AtomicU64::new(NEVER),
             rearm: Notify::new(),
@@ -152,6 +157,9 @@ impl Driver {
         let mut inner = self.inner.lock();
         if !inner.observer.knows(request.request_type) {
             inner.observer.describe(&label());
+        }
+        if let Some(asker) = origin.asker {
+            inner.observer.asked(request.request_type, asker);
         }
         let (ticket, account) = inner.gate.arrive(now, request, origin.turn);
         let recorder = self.recorder.get();
@@ -203,22 +211,29 @@ impl Driver {
         self.recorder.get().map(Recorder::lost)
     }
 
+    /// A trace of what is kept in memory; `None` where nothing is, as of a gate that enforces.
+    pub(crate) fn kept_trace(&self) -> Option<std::io::Result<Vec<u8>>> {
+        Some(self.recorder.get()?.kept()?.trace(self))
+    }
+
+    /// The names of all types that are known.
+    pub(crate) fn labels(&self) -> Vec<(RequestType, Arc<str>)> {
+        self.inner.lock().observer.labels()
+    }
+
+    /// The number of an asker.
+    pub(crate) fn asker(&self, asker: &Arc<Asker>) -> AskerId {
+        self.inner.lock().observer.asker(asker)
+    }
+
+    /// The most frequent askers of a row's types, and at least how often each asked.
+    pub(crate) fn askers_of(&self, row: RequestType) -> Vec<(Arc<Asker>, u64)> {
+        self.inner.lock().observer.askers_of(row)
+    }
+
     /// The name of a type that is known.
     pub(crate) fn label(&self, request_type: RequestType) -> Option<Arc<str>> {
         self.inner.lock().observer.label(request_type)
-    }
-
-    /// The policy that holds.
-    pub fn policy(&self) -> Policy {
-        self.policy.lock().clone()
-    }
-
-    /// Changes the policy.
-    pub fn update_policy(&self, update: impl FnOnce(&mut Policy)) {
-        let mut policy = self.policy.lock();
-        update(&mut policy);
-        let policy = policy.clone();
-        self.change(|gate, now| gate.set_policy(now, policy));
     }
 
     /// Whether others of the service can go before a request that runs: one of the long lane, or of a class
@@ -226,7 +241,7 @@ impl Driver {
     pub(crate) fn can_wait(&self, request_type: RequestType, class: ClassId) -> bool {
         let is_it = |known: &ServiceClass| known.id == class && known.turns == Turns::Background;
         let is_long = || matches!(self.inner.lock().gate.lane_of(request_type), Some((Lane::Long, _)));
-        self.policy.lock().classes.iter().any(is_it) || is_long()
+        self.rules.lock().configured.classes.iter().any(is_it) || is_long()
     }
 
     /// What the classes are called from now on.
@@ -236,18 +251,12 @@ impl Driver {
 
     /// The gate's state now.
     pub fn snapshot(&self) -> Snapshot {
-        self.change(|gate, now| {
-            gate.handle_timeout(now);
-            gate.snapshot()
-        })
+        self.looked_at(Decider::snapshot)
     }
 
     /// The gate's state now, without the types.
     pub(crate) fn brief(&self) -> Snapshot {
-        self.change(|gate, now| {
-            gate.handle_timeout(now);
-            gate.brief()
-        })
+        self.looked_at(Decider::brief)
     }
 
     /// What the words about a refusal are made of.
@@ -298,6 +307,11 @@ impl Driver {
         self.inner.lock().gate.paused()
     }
 
+    /// The pools whose requests wait for nothing but a connection of theirs.
+    pub(crate) fn short_of_connections(&self) -> Shortage {
+        self.inner.lock().gate.gate().short_of_connections()
+    }
+
     /// How many requests of these pools are in flight.
     pub(crate) fn in_flight_of(&self, pools: PoolSet) -> usize {
         self.inner.lock().gate.in_flight_of(pools)
@@ -308,6 +322,17 @@ impl Driver {
         let inner = self.inner.lock();
         let queue = inner.gate.queue(most);
         queue.into_iter().map(|queued| (queued, inner.observer.label(queued.request_type))).collect()
+    }
+
+    /// The sessions of requests that wait, as far as they have one.
+    pub(crate) fn sessions_of(&self, queue: impl Iterator<Item = Ticket>) -> Vec<Option<u64>> {
+        let inner = self.inner.lock();
+        queue.map(|ticket| inner.why.session_of(ticket)).collect()
+    }
+
+    /// The response of a request has waited so long for the uplink.
+    pub(crate) fn has_waited_for_uplink(&self, number: u64, waited: Duration) {
+        self.inner.lock().why.has_waited_for_uplink(number, waited);
     }
 
     /// What became of the requests that are asked for, and the names of the types in it.
@@ -341,6 +366,11 @@ impl Driver {
     /// Counts over all types.
     pub fn totals(&self) -> Totals {
         self.inner.lock().observer.totals()
+    }
+
+    /// What was refused most since the last call, by reason.
+    pub(crate) fn take_refused(&self) -> HashMap<Reason, Most> {
+        self.inner.lock().observer.take_refused()
     }
 
     /// Serves the gate's timeouts until the task is dropped.

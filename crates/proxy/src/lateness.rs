@@ -1,16 +1,17 @@
 //! Whether a gate keeps up with its own clients, and what it does when it doesn't.
 //!
-//! A gate whose processor is short reads what has waited too long, and answers clients that have gone.
-//! Refusing doesn't help: to read a head and to answer it is half of what passing it on takes. So what
-//! can't be served has to cost nearly nothing, and is left where it is: newcomers in the kernel's queue,
-//! which is made short meanwhile and turns the rest away by itself. Of the clients that are there some are
-//! answered for the last time, so that they become newcomers; and where they ask for far too much,
-//! connections are closed before anything is read of what they ask (one for every [`ANSWERED`] that are
-//! served is answered instead). A gate for PostgreSQL closes no session: what begins outside of a
-//! transaction is refused by an error.
+//! A gate that lacks processor time reads requests that have waited too long, and answers clients that have
+//! gone. Refusing doesn't help: reading a head and answering it takes half of the time of passing it on. So
+//! what can't be served must cost nearly nothing:
 //!
-//! `stamp` measures, `controller` decides, and this is what the listener and all connections of a gate
-//! share. Nothing of it is locked where requests pass.
+//! - Newcomers stay in the kernel's queue. The gate shortens that queue, and the kernel turns the rest away.
+//! - Some connected clients get their last answer and become newcomers.
+//! - If clients ask for far too much, connections are closed unread. One for every [`ANSWERED`] that are
+//!   served is answered instead.
+//! - A gate for PostgreSQL closes no session. It refuses what begins outside of a transaction.
+//!
+//! `stamp` measures and `controller` decides. The state here is shared by the listener and all connections of
+//! a gate, without a lock on the way of requests.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,22 +31,22 @@ use crate::clock::Clock;
 
 /// How often the gate looks at itself: the kernel's usual period of a quota.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// One of what is left out is answered for so many that are served: an answer takes about half of what
-/// passing a request on takes, so that they take a twentieth of the processor together.
+/// Requests that are served for each unserved one that is answered. An answer takes about half of the time of
+/// passing a request on, so these answers take a twentieth of the processor.
 const ANSWERED: u64 = 10;
-/// At most one line in the log per this time, and only a gate that was in time for so long is in time again.
+/// The log has at most one line in this time. A gate is in time again once it was in time for that long.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 
-/// What becomes of something that a client asks.
+/// What becomes of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// It is read and served.
+    /// The request is read and served.
     Served,
-    /// It is read and served, and its connection ends with the answer.
+    /// The request is read and served, and its connection ends with the answer.
     Last,
-    /// It is read, and told that the gate is late.
+    /// The request is read, and its answer says that the gate is late.
     Refused,
-    /// It isn't read, and its connection is closed.
+    /// The request isn't read, and its connection is closed.
     Closed,
 }
 
@@ -61,13 +62,15 @@ pub(crate) struct Lateness {
     /// What the controller said last.
     is_late: AtomicBool,
     is_shut: AtomicBool,
-    /// [`UNBOUNDED`], if the kernel keeps as many as ever.
+    /// How many newcomers the kernel keeps, or [`UNBOUNDED`].
     backlog: AtomicU32,
     /// The part of the responses that end their connections, of 2³².
     ending: AtomicU32,
     /// The part that is left out, of 2³².
     left_out: AtomicU32,
     mean_nanos: AtomicU64,
+    /// How long the gate was late, in all.
+    late_nanos: AtomicU64,
     /// Answers that may still be given to what is left out.
     answers: AtomicU64,
     counts: [AtomicU64; 4],
@@ -78,17 +81,20 @@ pub(crate) struct Lateness {
 #[derive(Debug, Default)]
 struct Inner {
     controller: Controller,
-    /// When it was last late, if the log said so.
+    /// When the gate was last late, if the log said so.
     said: Option<Instant>,
     was_late: Option<Instant>,
+    looked: Option<Instant>,
 }
 
-/// What is shown of it.
+/// The figures of lateness that are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatenessView {
     /// Whether the gate is late: clients that asked lately had to wait for longer than 20 ms on average until
     /// they were read.
     pub is_late: bool,
+    /// How long the gate was late, in all.
+    pub late_for: Duration,
     /// How long clients that asked lately waited until they were read, on average.
     pub delay: Duration,
     /// How many newcomers the kernel keeps meanwhile, before it turns them away.
@@ -130,6 +136,7 @@ impl Lateness {
             ending: AtomicU32::new(0),
             left_out: AtomicU32::new(0),
             mean_nanos: AtomicU64::new(0),
+            late_nanos: AtomicU64::new(0),
             answers: AtomicU64::new(0),
             counts: Default::default(),
             looked: Notify::new(),
@@ -137,7 +144,7 @@ impl Lateness {
         }
     }
 
-    /// Something that notes when one connection's task is called.
+    /// A stamp that notes when one connection's task is called.
     pub(crate) fn stamp(&self) -> Stamp {
         Stamp::new(self.clock)
     }
@@ -145,10 +152,10 @@ impl Lateness {
     /// A client that had sent something waited for so long until its task ran.
     pub(crate) fn ran(&self, delay: Duration) {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        self.waited_nanos.fetch_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.waited_nanos.fetch_add(nanos(delay), Ordering::Relaxed);
     }
 
-    /// What becomes of a request that is there and isn't read yet.
+    /// Decides about a request that has arrived and isn't read yet.
     pub(crate) fn turn(&self) -> Turn {
         let chosen = |part: &AtomicU32| {
             let part = part.load(Ordering::Relaxed);
@@ -228,6 +235,7 @@ impl Lateness {
         let count = |place: usize| self.counts[place].load(Ordering::Relaxed);
         LatenessView {
             is_late: self.is_late.load(Ordering::Relaxed),
+            late_for: Duration::from_nanos(self.late_nanos.load(Ordering::Relaxed)),
             delay: Duration::from_nanos(self.mean_nanos.load(Ordering::Relaxed)),
             backlog: self.backlog(),
             ended: count(ENDED),
@@ -237,10 +245,10 @@ impl Lateness {
         }
     }
 
-    /// Looks again and again, until the task is dropped.
+    /// Looks once a period, until the task is dropped.
     pub(crate) async fn watch(&self, gate: &str, connected: impl Fn() -> usize) {
         let mut ticks = interval(LOOK_EVERY);
-        // One that was late itself has seen what it would see at once again.
+        // A look that was late itself isn't repeated at once: it would see the same.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -260,7 +268,12 @@ impl Lateness {
         let mut inner = self.inner.lock();
         let course = inner.controller.look(&seen);
         let mean = seen.mean();
-        self.mean_nanos.store(u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.mean_nanos.store(nanos(mean), Ordering::Relaxed);
+        let now = Instant::now();
+        let since = inner.looked.replace(now).map_or(Duration::ZERO, |looked| now - looked);
+        if course.is_late {
+            self.late_nanos.fetch_add(nanos(since), Ordering::Relaxed);
+        }
         self.is_late.store(course.is_late, Ordering::Relaxed);
         self.is_shut.store(course.is_shut, Ordering::Relaxed);
         self.backlog.store(course.backlog.unwrap_or(UNBOUNDED), Ordering::Relaxed);
@@ -278,6 +291,10 @@ impl Lateness {
         drop(inner);
         self.looked.notify_one();
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Inner {

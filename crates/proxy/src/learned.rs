@@ -47,6 +47,12 @@ struct Document {
     /// Documents of earlier versions don't have it.
     #[serde(default)]
     speeds: Vec<Speed>,
+    /// Requests that may be in flight, as found.
+    #[serde(default)]
+    capacity_found: Option<u32>,
+    /// Requests that the service works on at once, as found.
+    #[serde(default)]
+    width_found: Option<u32>,
 }
 
 /// How fast the server is with so many in flight.
@@ -93,6 +99,8 @@ pub fn write(gate: &str, now: SystemTime, learned: &Learned, labels: &[Arc<str>]
         requests: learned.requests,
         types: learned.types.iter().zip(labels).map(entry).collect(),
         speeds: learned.speeds.iter().map(Speed::from).collect(),
+        capacity_found: learned.capacity,
+        width_found: learned.width,
     };
     // Nothing in it can fail to be written: no map with odd keys.
     serde_json::to_vec_pretty(&document).unwrap_or_default()
@@ -131,7 +139,9 @@ pub fn read(bytes: &[u8]) -> Result<(Learned, Vec<Arc<str>>), NoDocument> {
     if head.version != VERSION {
         return Err(NoDocument::Version(head.version));
     }
-    let Document { mean_nanos, requests, types: entries, speeds, .. } = serde_json::from_slice(bytes)?;
+    let document: Document = serde_json::from_slice(bytes)?;
+    let Document { mean_nanos, requests, types: entries, speeds, .. } = document;
+    let (capacity, width) = (document.capacity_found, document.width_found);
     let (mut types, mut labels) = (Vec::new(), Vec::new());
     for entry in entries {
         let Ok(key) = u64::from_str_radix(&entry.r#type, 16) else { continue };
@@ -149,7 +159,7 @@ pub fn read(bytes: &[u8]) -> Result<(Learned, Vec<Arc<str>>), NoDocument> {
         labels.push(Arc::from(entry.label));
     }
     let speeds = speeds.into_iter().map(LearnedSpeed::from).collect();
-    Ok((Learned { mean: Work::from_nanos(mean_nanos), requests, types, speeds }, labels))
+    Ok((Learned { mean: Work::from_nanos(mean_nanos), requests, types, speeds, capacity, width }, labels))
 }
 
 #[cfg(test)]
@@ -171,6 +181,8 @@ mod tests {
                 requests: 12,
                 types: vec![known(u64::MAX), known(7)],
                 speeds: vec![LearnedSpeed { in_flight: 3, speed: 2.5, executions: 41 }],
+                capacity: Some(23),
+                width: None,
             },
             labels,
         )
@@ -199,11 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn a_document_from_before_speeds_were_kept_is_read() {
+    fn a_document_from_before_speeds_and_capacities_were_kept_is_read() {
         let mut document: serde_json::Value = serde_json::from_str(&written()).unwrap();
-        document.as_object_mut().unwrap().remove("speeds");
+        for later in ["speeds", "capacity_found", "width_found"] {
+            document.as_object_mut().unwrap().remove(later);
+        }
         let (read, _) = read(document.to_string().as_bytes()).unwrap();
-        assert_eq!((read.types, read.speeds), (learned().0.types, Vec::new()));
+        assert_eq!((read.types, read.speeds, read.capacity), (learned().0.types, Vec::new(), None));
     }
 
     #[test]

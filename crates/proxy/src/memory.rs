@@ -202,6 +202,12 @@ impl Held {
         Ok(())
     }
 
+    /// Tells how many bytes the holder has, if others keep half of the limit.
+    pub(crate) fn set_if_free(&mut self, bytes: usize) -> bool {
+        let held = self.budget.held.load(Ordering::Relaxed);
+        held + bytes <= self.budget.limit() / 2 + self.bytes && self.set(bytes).is_ok()
+    }
+
     /// Whether a message of so many bytes can be held at all.
     pub(crate) fn may_become(&self, bytes: usize) -> bool {
         bytes <= self.budget.limit()
@@ -212,10 +218,15 @@ impl Held {
         let _ = self.budget.refuse();
     }
 
+    /// The class of sizes that the holder is in; 0: it isn't counted.
+    pub(crate) fn class(&self) -> usize {
+        class(self.bytes)
+    }
+
     /// Resolves when the holder is told to give up, as one that waits for more of its message. `None`: what
     /// it has isn't counted.
     pub(crate) fn told(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
-        let (budget, class) = (self.budget, class(self.bytes));
+        let (budget, class) = (self.budget, self.class());
         (class > 0).then(|| Box::pin(budget.told(class)) as Pin<Box<dyn Future<Output = ()> + Send>>)
     }
 }

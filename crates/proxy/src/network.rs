@@ -1,6 +1,14 @@
 //! Networks of addresses.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Whose an address is: with IPv6 that of a whole network of 64 bits, in which one client has all.
+pub(crate) fn home_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address @ IpAddr::V4(_) => address,
+    }
+}
 
 /// A network of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

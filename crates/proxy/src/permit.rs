@@ -25,6 +25,11 @@ impl Permit {
         Self { driver, ticket, ended: false }
     }
 
+    /// Its request, as stories know it.
+    pub(crate) fn request(&self) -> (Arc<Driver>, u64) {
+        (Arc::clone(&self.driver), self.ticket.sequence())
+    }
+
     /// The service has answered and the transaction is open: the client thinks.
     pub(crate) fn idle(&self) {
         self.driver.change(|gate, now| gate.idle(now, self.ticket));

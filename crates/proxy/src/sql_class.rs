@@ -2,14 +2,15 @@
 //!
 //! Both gates for SQL tell the same of a unit; what protocol it came by matters to no rule.
 
+use std::hash::Hash as _;
 use std::net::IpAddr;
 
-use admission::{ClassId, RequestType};
+use admission::{ClassId, RequestType, TenantId};
 use wire::sql::comment::pair_hash;
 
-use crate::classes::Classes;
 use crate::classes::index::{Equal, Networks, Set, Texts, Wanted};
-use crate::network::Network;
+use crate::classes::{Classes, Rule, TenantBy};
+use crate::network::{Network, home_of};
 
 /// A rule of the configuration: units that fit belong to this class. Of each list one has to fit, if there
 /// is any in it. A text with `*` at its end fits all that begin so.
@@ -29,6 +30,14 @@ pub struct SqlClassRule {
     pub types: Vec<RequestType>,
     /// The keys and values of tags in comments.
     pub tags: Vec<(String, String)>,
+    /// What its class's tenants are known by, if this table says it.
+    pub tenant: Option<TenantBy>,
+}
+
+impl Rule for SqlClassRule {
+    fn of(&self) -> (&str, Option<&TenantBy>) {
+        (&self.name, self.tenant.as_ref())
+    }
 }
 
 /// What a gate tells of a unit.
@@ -97,17 +106,25 @@ pub(crate) type SqlClasses = Classes<SqlRules>;
 impl SqlClasses {
     /// Classes by these rules.
     pub(crate) fn by(rules: &[SqlClassRule]) -> Self {
-        Self::new(rules.iter().map(|rule| rule.name.as_str()), SqlRules::new(rules))
+        Self::new(rules, SqlRules::new)
     }
 
     /// Takes other rules.
     pub(crate) fn follow(&self, rules: &[SqlClassRule]) {
-        self.change(rules.iter().map(|rule| rule.name.as_str()), SqlRules::new(rules));
+        self.change(rules, SqlRules::new);
     }
 
     /// The class of a unit. A unit is only looked at where there are several.
     pub(crate) fn class_of<'a>(&self, unit: impl FnOnce() -> Unit<'a>) -> ClassId {
         self.of(|rules| rules.first(&unit())).map_or(ClassId::DEFAULT, |class| class.id)
+    }
+
+    /// The tenant of a unit of this class.
+    pub(crate) fn tenant_of<'a>(&self, class: ClassId, unit: impl FnOnce() -> Unit<'a>) -> Option<TenantId> {
+        self.tenant(class, |by, hasher| match by {
+            TenantBy::User | TenantBy::Header(_) => unit().user.hash(hasher),
+            TenantBy::Network => unit().client.map(home_of).hash(hasher),
+        })
     }
 }
 
@@ -166,6 +183,7 @@ mod tests {
             networks: some(network),
             types: some(|| RequestType(rand::random_range(0..3))),
             tags: some(|| ("key".to_owned(), name())),
+            tenant: None,
         }
     }
 

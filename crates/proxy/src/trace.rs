@@ -4,7 +4,7 @@
 //! ```text
 //! file    = "GKTRACE" version(1 byte) block*          the first block holds the header, as JSON
 //! block   = length(u32) checksum(u32) payload          little-endian; the checksum is XXH3 of the payload
-//! payload = item*                                      of the others; times and tickets relative to the item before
+//! payload = item*                                      times and tickets relative to the item before
 //! item    = tag(1 byte) field*                         fields are LEB128 numbers; signed ones in zigzag
 //! ```
 //!
@@ -14,17 +14,21 @@
 //! A file that is cut off or damaged is read up to there and then said to be so, with the offset; no input
 //! panics, and nothing is allocated by a length that was only claimed.
 //!
-//! `recorder` writes it while the gate runs, by `encoder`; `reader` reads it.
+//! `recorder` writes it while the gate runs, by `encoder`; `reader` reads it. `kept` is the end of one in
+//! memory.
 
-use admission::{Duration, Instant, Outcome, PoolId, Reason, RequestType, Work};
+use admission::{ClassId, Duration, Instant, Outcome, PoolId, Reason, RequestType, Work};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 mod encoder;
+mod kept;
 mod reader;
 mod recorder;
 
 pub use encoder::{Encoder, begin, block};
+pub(crate) use kept::Kept;
+pub use kept::{KEPT_AGE, KEPT_BYTES_MAX};
 pub use reader::{Decoder, Fault, TraceError, TraceReader};
 pub use recorder::{Full, Recorder, Recording, TraceFile, record};
 
@@ -46,6 +50,9 @@ const SUSPENDED: u8 = 7;
 const RESUMED: u8 = 8;
 const LOST: u8 = 9;
 const LONG_LIMIT: u8 = 10;
+/// An arrival in another class than the default one: the fields of [`ARRIVED`], then the place of the class
+/// in the block. A class that the block has not told of yet follows its place.
+const ARRIVED_OF_CLASS: u8 = 11;
 
 /// What a trace is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +105,8 @@ pub enum What {
     Arrived {
         /// Its type.
         request_type: RequestType,
+        /// Its class. Older traces have none but the default one.
+        class: ClassId,
         /// Its pool.
         pool: PoolId,
         /// Whether its session held a connection already.

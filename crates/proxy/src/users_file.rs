@@ -10,12 +10,13 @@
 //! may log in as others. Therefore a file that everybody may read is refused.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
+
+use crate::ordinary;
 
 /// The longest users file that is read, in bytes: some hundred thousand users.
 pub(crate) const FILE_BYTES_MAX: u64 = 32 << 20;
@@ -65,12 +66,8 @@ pub(crate) fn load<S>(path: &Path, secret: ParseSecret<S>) -> Result<HashMap<Str
     let wrong =
         |why: String, hint: Option<String>| UsersError { file: path.to_owned(), line: None, why, hint };
     let unreadable = |error: std::io::Error| wrong(format!("cannot be read: {error}"), None);
-    let file = File::open(path).map_err(unreadable)?;
-    // Asked of the open file, so that it is the one that is read.
+    let file = ordinary::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(wrong("is not a file".to_owned(), None));
-    }
     let mode = metadata.permissions().mode() & 0o777;
     if mode & OTHERS != 0 {
         let hint = format!("chmod 600 {}", path.display());

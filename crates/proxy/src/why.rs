@@ -23,6 +23,8 @@ mod passed;
 
 use passed::{Overtaken, Passed};
 
+use crate::user::AskerId;
+
 /// How many of those that ended last are kept.
 const RECENT_MAX: usize = 2_048;
 /// How many of those that were refused last are kept.
@@ -53,6 +55,8 @@ pub(crate) struct Origin {
     pub(crate) session: Option<u64>,
     /// The number of its connection, where that carries one request after the other.
     pub(crate) turn: Option<u64>,
+    /// The user and the application, where there are any.
+    pub(crate) asker: Option<AskerId>,
 }
 
 /// How a request ended.
@@ -83,6 +87,8 @@ pub(crate) struct Story {
     looked: Instant,
     /// The most connections that silent clients held while it waited for one.
     pub(crate) thinking: u32,
+    /// How long its response waited for the gate's uplink, once that is sent.
+    pub(crate) uplink: Duration,
     /// How many had been dispatched when it arrived, and when it stopped waiting.
     dispatches: (u64, Option<u64>),
 }
@@ -201,12 +207,19 @@ impl Why {
             obstacle,
             looked: now,
             thinking: 0,
+            uplink: Duration::ZERO,
             dispatches: (self.passed.count(), None),
         };
         if self.present.len() <= ticket.place() {
             self.present.resize(ticket.place() + 1, None);
         }
         self.displaced = self.present[ticket.place()].replace(story);
+    }
+
+    /// The session of a request that waits or is in flight.
+    pub(crate) fn session_of(&self, ticket: Ticket) -> Option<u64> {
+        let story = self.present.get(ticket.place())?.as_ref();
+        story.filter(|story| story.sequence == ticket.sequence())?.origin.session
     }
 
     /// Something has happened. Events of others with a request's place come before its own.
@@ -229,6 +242,14 @@ impl Why {
             }
             _ => {}
         }
+    }
+
+    /// The response of a request, which may have ended before, has waited so long for the uplink.
+    pub(crate) fn has_waited_for_uplink(&mut self, number: u64, waited: Duration) {
+        let slow = self.periods.iter_mut().flat_map(|period| &mut period.slowest).map(|(story, _)| story);
+        let present = self.present.iter_mut().flatten();
+        let all = self.recent.iter_mut().chain(slow).chain(present);
+        all.filter(|story| story.sequence == number).for_each(|story| story.uplink = waited);
     }
 
     /// Whether it is time to look at those that wait.

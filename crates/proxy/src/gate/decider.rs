@@ -342,6 +342,7 @@ mod tests {
             connection: Connection::Needed,
             entry: Entry::Queued,
             client: None,
+            tenant: None,
             deadline: None,
         }
     }

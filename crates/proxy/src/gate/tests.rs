@@ -34,6 +34,7 @@ fn arrive(driver: &Arc<Driver>) -> Arrival {
         connection: Connection::Needed,
         entry: Entry::Queued,
         client: None,
+        tenant: None,
         deadline: None,
     };
     driver.arrive(request, Origin::default(), || TypeName::new(RequestType(1), "a type".into()))

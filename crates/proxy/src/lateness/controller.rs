@@ -23,11 +23,11 @@
 //!
 //! | parameter | value | reason |
 //! |---|---|---|
-//! | `BOUND` | 20 ms | a request meets the delay about three times; as many clients as that takes keep the gate busy. The pauses of a process whose quota is used up (90 ms) count only for those that were waiting already |
-//! | `STANDING` | 5 looks | with two, a fifth to a third of what half of the load asks were lost for as long as it lasted |
+//! | `BOUND` | 20 ms | a request meets the delay about three times; so many clients keep the gate busy |
+//! | `STANDING` | 5 looks | with two, a fifth to a third of half the load was lost for as long as it lasted |
 //! | `LIMIT` | 200 ms | three times that is in time for most clients |
 //! | `ASKED_MIN` | 8 | fewer say nothing; a gate that has so little to do turns nobody away |
-//! | `GENTLE` | ½ | with all of it too many have gone before the effect is seen, and connecting again costs the gate as much as two requests; with a quarter too many are kept on a slow machine |
+//! | `GENTLE` | ½ | with all, too many go before the effect shows; with a quarter, too few |
 //! | `BACKLOG_MIN` | 64 | a burst of some browsers |
 //! | `CALM` | 50 looks | an overload is rarely over at once |
 //!

@@ -38,6 +38,7 @@ fn request(request_type: RequestType) -> Request {
         connection: Connection::Held,
         entry: Entry::Queued,
         client: None,
+        tenant: None,
         deadline: None,
     }
 }

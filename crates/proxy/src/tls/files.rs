@@ -11,6 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{File, FileFault, Identity};
+use crate::ordinary;
 
 /// The longest file, in bytes: a bundle of all public authorities has a quarter of it.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -55,12 +56,12 @@ pub(super) fn authorities(
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, FileFault> {
     let fault = |why: String| FileFault::new(File::Key, why);
-    let mut source = fs::File::open(path).map_err(|error| unreadable(File::Key, &error))?;
+    let mut source = ordinary::open(path).map_err(|error| unreadable(File::Key, &error))?;
     let metadata = source.metadata().map_err(|error| unreadable(File::Key, &error))?;
     // The server's own rule: the key belongs to the user that runs it or to root, which may let a group read.
     let allowed = if metadata.uid() == 0 { 0o640 } else { 0o600 };
     let mode = metadata.permissions().mode() & 0o777;
-    if metadata.is_file() && mode & !allowed != 0 {
+    if mode & !allowed != 0 {
         return Err(fault(format!("can be read or written by others (its mode is {mode:04o})"))
             .hint(format!("chmod 0600 {}", path.display())));
     }
@@ -85,7 +86,7 @@ fn is_encrypted(pem: &[u8]) -> bool {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    read_open(&mut fs::File::open(path)?)
+    read_open(&mut ordinary::open(path)?)
 }
 
 fn read_open(source: &mut fs::File) -> io::Result<Vec<u8>> {

@@ -1,5 +1,4 @@
-//! What the gate is towards clients: one certificate, or of several the one that is for the name that a
-//! client asks for.
+//! The gate's certificates towards clients. Of several, a client gets the one for the name that it asks for.
 
 use std::sync::Arc;
 
@@ -32,7 +31,7 @@ impl Identities {
         Ok(Self { first: all.next().ok_or_else(none)??, others: all.collect::<Result<_, _>>()? })
     }
 
-    /// What a client is shown that asks for no other name.
+    /// The certificate for clients that ask for no name, or for an unknown one.
     pub(super) fn certificate(&self) -> CertificateDer<'static> {
         // One without certificates is a fault of its file.
         self.first.cert.first().cloned().unwrap_or_else(|| Vec::new().into())

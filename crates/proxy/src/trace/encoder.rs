@@ -2,11 +2,11 @@
 
 use std::io;
 
-use admission::{Duration, Outcome};
+use admission::{ClassId, Duration, Outcome};
 
 use super::{
-    ARRIVED, COMPLETED, DISPATCHED, Entry, Header, Item, LABEL_BYTES_MAX, LEFT, LONG_LIMIT, LOST, MAGIC,
-    REJECTED, RESUMED, SUSPENDED, TYPE, VERSION, What, checksum,
+    ARRIVED, ARRIVED_OF_CLASS, COMPLETED, DISPATCHED, Entry, Header, Item, LABEL_BYTES_MAX, LEFT, LONG_LIMIT,
+    LOST, MAGIC, REJECTED, RESUMED, SUSPENDED, TYPE, VERSION, What, checksum,
 };
 use crate::observe::REASONS;
 
@@ -16,6 +16,8 @@ pub struct Encoder {
     payload: Vec<u8>,
     at: u64,
     sequence: u64,
+    /// The classes that the block has told of.
+    classes: Vec<ClassId>,
 }
 
 impl Encoder {
@@ -32,6 +34,7 @@ impl Encoder {
     /// The whole payload; the next item begins another one.
     pub fn take(&mut self) -> Vec<u8> {
         (self.at, self.sequence) = (0, 0);
+        self.classes.clear();
         std::mem::take(&mut self.payload)
     }
 
@@ -62,7 +65,8 @@ impl Encoder {
 
     fn entry(&mut self, entry: &Entry) {
         let tag = match entry.what {
-            What::Arrived { .. } => ARRIVED,
+            What::Arrived { class: ClassId::DEFAULT, .. } => ARRIVED,
+            What::Arrived { .. } => ARRIVED_OF_CLASS,
             What::Dispatched { .. } => DISPATCHED,
             What::Completed { .. } => COMPLETED,
             What::Rejected(_) => REJECTED,
@@ -76,12 +80,15 @@ impl Encoder {
         self.number(zigzag(entry.sequence.wrapping_sub(self.sequence)));
         (self.at, self.sequence) = (at, entry.sequence);
         match entry.what {
-            What::Arrived { request_type, pool, held, immediate, deadline } => {
+            What::Arrived { request_type, class, pool, held, immediate, deadline } => {
                 self.number(request_type.0);
                 let flags = u64::from(held) | u64::from(immediate) << 1 | u64::from(deadline.is_some()) << 2;
                 self.number((pool.index() as u64) << 3 | flags);
                 if let Some(deadline) = deadline {
                     self.number(nanos(deadline));
+                }
+                if class != ClassId::DEFAULT {
+                    self.class(class);
                 }
             }
             What::Dispatched { work } => self.number(work.as_nanos()),
@@ -100,6 +107,15 @@ impl Encoder {
                 self.number(place.unwrap_or(0) as u64);
             }
             What::Left | What::Suspended | What::Resumed => {}
+        }
+    }
+
+    fn class(&mut self, class: ClassId) {
+        let place = self.classes.iter().position(|known| *known == class);
+        self.number(place.unwrap_or(self.classes.len()) as u64);
+        if place.is_none() {
+            self.classes.push(class);
+            self.number(class.0);
         }
     }
 

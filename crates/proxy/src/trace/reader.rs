@@ -2,11 +2,11 @@
 
 use std::io::{self, Read};
 
-use admission::{Duration, Instant, Outcome, PoolId, RequestType, Work};
+use admission::{ClassId, Duration, Instant, Outcome, PoolId, RequestType, Work};
 
 use super::{
-    ARRIVED, BLOCK_BYTES_MAX, COMPLETED, DISPATCHED, Entry, Header, Item, LABEL_BYTES_MAX, LEFT, LONG_LIMIT,
-    LOST, MAGIC, REJECTED, RESUMED, SUSPENDED, TYPE, VERSION, What, checksum,
+    ARRIVED, ARRIVED_OF_CLASS, BLOCK_BYTES_MAX, COMPLETED, DISPATCHED, Entry, Header, Item, LABEL_BYTES_MAX,
+    LEFT, LONG_LIMIT, LOST, MAGIC, REJECTED, RESUMED, SUSPENDED, TYPE, VERSION, What, checksum,
 };
 use crate::observe::REASONS;
 
@@ -153,6 +153,8 @@ pub struct Decoder<'a> {
     place: usize,
     at: u64,
     sequence: u64,
+    /// The classes that the block has told of.
+    classes: Vec<ClassId>,
 }
 
 type Decoded<T> = Result<T, &'static str>;
@@ -160,7 +162,7 @@ type Decoded<T> = Result<T, &'static str>;
 impl<'a> Decoder<'a> {
     /// At the beginning of a payload.
     pub fn new(payload: &'a [u8]) -> Self {
-        Self { payload, place: 0, at: 0, sequence: 0 }
+        Self { payload, place: 0, at: 0, sequence: 0, classes: Vec::new() }
     }
 
     /// Where it is, in bytes from the beginning of the payload.
@@ -193,7 +195,7 @@ impl<'a> Decoder<'a> {
                 let limit = u32::try_from(self.number()?).map_err(|_| "a limit is too large")?;
                 Item::LongLimit(limit.checked_sub(1))
             }
-            ARRIVED..=RESUMED => Item::Entry(self.entry(tag)?),
+            ARRIVED..=RESUMED | ARRIVED_OF_CLASS => Item::Entry(self.entry(tag)?),
             _ => return Err("there is no such item"),
         };
         Ok(Some(item))
@@ -203,15 +205,17 @@ impl<'a> Decoder<'a> {
         self.at = self.at.wrapping_add(unzigzag(self.number()?));
         self.sequence = self.sequence.wrapping_add(unzigzag(self.number()?));
         let what = match tag {
-            ARRIVED => {
+            ARRIVED | ARRIVED_OF_CLASS => {
                 let request_type = RequestType(self.number()?);
                 let flags = self.number()?;
                 let pool =
                     u8::try_from(flags >> 3).ok().and_then(PoolId::new).ok_or("there is no such pool")?;
                 let deadline =
                     (flags & 4 != 0).then(|| self.number().map(Duration::from_nanos)).transpose()?;
+                let class = if tag == ARRIVED { ClassId::DEFAULT } else { self.class()? };
                 What::Arrived {
                     request_type,
+                    class,
                     pool,
                     held: flags & 1 != 0,
                     immediate: flags & 2 != 0,
@@ -238,6 +242,15 @@ impl<'a> Decoder<'a> {
             _ => What::Resumed,
         };
         Ok(Entry { at: Instant::from_nanos(self.at), sequence: self.sequence, what })
+    }
+
+    fn class(&mut self) -> Decoded<ClassId> {
+        let place = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+        if place == self.classes.len() {
+            let class = ClassId(self.number()?);
+            self.classes.push(class);
+        }
+        self.classes.get(place).copied().ok_or("there is no such class")
     }
 
     fn number(&mut self) -> Decoded<u64> {

@@ -3,7 +3,8 @@
 //! The gate's driver hands each entry to a bounded channel, with its lock held: what doesn't fit is counted
 //! and left out, and the file says where. A thread of its own takes them out, gathers them into blocks and
 //! writes a block once a second, or when it is full. A file has a maximum: then it stops, or goes to
-//! `FILE.1` while another one begins.
+//! `FILE.1` while another one begins. A gate that only observes keeps its last hour in memory as well
+//! (`trace/kept.rs`).
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use admission::{Connection, Entry as Admission, Event, LongLimit, Request, RequestType, Ticket};
 
-use super::{Encoder, Entry, Header, Item, What, begin, block};
+use super::{Encoder, Entry, Header, Item, Kept, What, begin, block};
 use crate::gate::Driver;
 
 /// The most entries between the gate and the thread: 4 MB, or some seconds of a busy gate.
@@ -57,6 +58,7 @@ pub enum Full {
 pub struct Recorder {
     entries: SyncSender<Entry>,
     shared: Arc<Shared>,
+    kept: Option<Arc<Kept>>,
 }
 
 #[derive(Debug, Default)]
@@ -74,10 +76,16 @@ impl Recorder {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
+    /// What is kept in memory, of a gate that only observes.
+    pub(crate) fn kept(&self) -> Option<Arc<Kept>> {
+        self.kept.clone()
+    }
+
     /// A request arrives.
     pub(crate) fn arrived(&self, now: admission::Instant, ticket: Ticket, request: &Request) {
         let what = What::Arrived {
             request_type: request.request_type,
+            class: request.class,
             pool: request.pool,
             held: request.connection == Connection::Held,
             immediate: request.entry == Admission::Immediate,
@@ -129,18 +137,21 @@ impl Recording {
     }
 }
 
-/// Records what this gate is asked and does from now on, once for each gate.
+/// Records what this gate is asked and does from now on, once for each gate: to a file, and of a gate that
+/// only observes in memory.
 ///
 /// # Errors
 /// If the file can't be made.
-pub fn record(driver: &Arc<Driver>, header: Header, file: TraceFile) -> io::Result<Recording> {
+pub fn record(driver: &Arc<Driver>, header: Header, file: Option<TraceFile>) -> io::Result<Recording> {
     let shared = Arc::new(Shared::default());
     let (entries, received) = sync_channel(ENTRIES_MAX);
-    let out = Out::open(header, file)?;
+    let kept = driver.only_watches().then(|| Arc::new(Kept::new(header.clone())));
+    let out = file.map(|file| Out::open(header, file)).transpose()?;
     let writer = Writer {
         driver: Arc::downgrade(driver),
         shared: Arc::clone(&shared),
         out,
+        kept: kept.clone(),
         encoder: Encoder::default(),
         since: Instant::now(),
         named: HashSet::new(),
@@ -148,7 +159,7 @@ pub fn record(driver: &Arc<Driver>, header: Header, file: TraceFile) -> io::Resu
         lost: 0,
     };
     let thread = std::thread::Builder::new().name("trace".to_owned()).spawn(move || writer.run(&received))?;
-    driver.set_recorder(Recorder { entries, shared: Arc::clone(&shared) });
+    driver.set_recorder(Recorder { entries, shared: Arc::clone(&shared), kept });
     Ok(Recording { shared, thread })
 }
 
@@ -156,7 +167,9 @@ pub fn record(driver: &Arc<Driver>, header: Header, file: TraceFile) -> io::Resu
 struct Writer {
     driver: Weak<Driver>,
     shared: Arc<Shared>,
-    out: Out,
+    /// The file, as long as it takes more.
+    out: Option<Out>,
+    kept: Option<Arc<Kept>>,
     encoder: Encoder,
     /// When the block was begun.
     since: Instant,
@@ -170,35 +183,22 @@ struct Writer {
 
 impl Writer {
     fn run(mut self, entries: &Receiver<Entry>) {
-        let result = self.write_all(entries);
-        self.shared.ended.store(true, Ordering::Relaxed);
-        let path = self.out.file.path.display();
-        match result {
-            Ok(Ended::Asked) => {}
-            Ok(Ended::Full) => {
-                tracing::warn!(trace = %path, "the trace is as long as it may be and ends here");
-            }
-            Err(error) => tracing::error!(trace = %path, %error, "the trace can't be written and ends here"),
-        }
-    }
-
-    fn write_all(&mut self, entries: &Receiver<Entry>) -> io::Result<Ended> {
-        loop {
+        while self.out.is_some() || self.kept.is_some() {
             // Asked before the channel is: what was sent before the order to stop is still written.
             let stop = self.shared.stop.load(Ordering::Acquire);
             match entries.recv_timeout(if stop { Duration::ZERO } else { WAIT }) {
                 Ok(entry) => self.push(entry),
                 Err(RecvTimeoutError::Timeout) if !stop => {}
                 Err(_) => {
-                    self.flush()?;
-                    return Ok(Ended::Asked);
+                    self.flush();
+                    break;
                 }
             }
-            let is_due = self.encoder.len() >= BLOCK_BYTES || self.since.elapsed() >= BLOCK_AGE;
-            if is_due && self.flush()? == Room::None {
-                return Ok(Ended::Full);
+            if self.encoder.len() >= BLOCK_BYTES || self.since.elapsed() >= BLOCK_AGE {
+                self.flush();
             }
         }
+        self.shared.ended.store(true, Ordering::Relaxed);
     }
 
     fn push(&mut self, entry: Entry) {
@@ -217,38 +217,55 @@ impl Writer {
     }
 
     /// Writes the block, and what else is to be known at its end.
-    fn flush(&mut self) -> io::Result<Room> {
+    fn flush(&mut self) {
         self.since = Instant::now();
         let lost = self.shared.lost.load(Ordering::Relaxed);
         if lost > self.lost {
             self.encoder.push(&Item::Lost(lost - self.lost));
             self.lost = lost;
         }
-        let limit = self.driver.upgrade().map(|driver| match driver.policy().long_limit {
-            Some(LongLimit::Fixed(limit)) => Some(limit),
-            // What was told; what is found, a replay finds again.
-            Some(LongLimit::Found { prior }) => prior,
-            None => None,
-        });
+        let limit = self.driver.upgrade().map(|driver| long_limit(&driver));
         if limit.is_some() && limit != self.long_limit {
             self.encoder.push(&Item::LongLimit(limit.flatten()));
             self.long_limit = limit;
         }
         if self.encoder.is_empty() {
-            return Ok(Room::Left);
+            return;
         }
-        let room = self.out.write(&block(&self.encoder.take()))?;
-        if room == Room::Another {
-            self.named.clear();
-            self.long_limit = None;
+        let block = block(&self.encoder.take());
+        if let Some(out) = &mut self.out {
+            let written = out.write(&block);
+            let path = out.file.path.display();
+            match written {
+                Ok(Room::Left) => {}
+                Ok(Room::Another) => {
+                    self.named.clear();
+                    self.long_limit = None;
+                }
+                Ok(Room::None) => {
+                    tracing::warn!(trace = %path, "the trace is as long as it may be and ends here");
+                    self.out = None;
+                }
+                Err(error) => {
+                    tracing::error!(trace = %path, %error, "the trace can't be written and ends here");
+                    self.out = None;
+                }
+            }
         }
-        Ok(room)
+        if let Some(kept) = &self.kept {
+            kept.push(block);
+        }
     }
 }
 
-enum Ended {
-    Asked,
-    Full,
+/// The limit of the long lane that a replay begins with.
+pub(super) fn long_limit(driver: &Driver) -> Option<u32> {
+    match driver.policy().long_limit {
+        Some(LongLimit::Fixed(limit)) => Some(limit),
+        // What was told; what is found, a replay finds again.
+        Some(LongLimit::Found { prior }) => prior,
+        None => None,
+    }
 }
 
 /// What is left of a file.

@@ -21,6 +21,11 @@ fn entry(at: u64, sequence: u64, what: What) -> Item {
     Item::Entry(Entry { at: Instant::from_nanos(at), sequence, what })
 }
 
+fn of_class(class: ClassId) -> What {
+    let (request_type, pool) = (RequestType(3), PoolId::default());
+    What::Arrived { request_type, class, pool, held: false, immediate: false, deadline: None }
+}
+
 /// One of each kind, with the extremes of what they may hold.
 fn items() -> Vec<Item> {
     let request_type = RequestType(u64::MAX);
@@ -33,9 +38,20 @@ fn items() -> Vec<Item> {
         Item::LongLimit(Some(4)),
     ];
     let whats = [
-        What::Arrived { request_type, pool, held: true, immediate: false, deadline: None },
+        What::Arrived {
+            request_type,
+            class: ClassId::DEFAULT,
+            pool,
+            held: true,
+            immediate: false,
+            deadline: None,
+        },
+        of_class(ClassId::named("gold")),
+        of_class(ClassId(u64::MAX)),
+        of_class(ClassId::named("gold")),
         What::Arrived {
             request_type: RequestType(0),
+            class: ClassId(1),
             pool: PoolId::default(),
             held: false,
             immediate: true,
@@ -97,7 +113,9 @@ fn an_ordinary_request_takes_some_thirty_bytes() {
     for sequence in 0..100 {
         let at = 1_000_000_000 + sequence * 1_000_000;
         let pool = PoolId::default();
-        let arrived = What::Arrived { request_type, pool, held: false, immediate: false, deadline: None };
+        let class = if sequence % 2 == 0 { ClassId::DEFAULT } else { ClassId::named("gold") };
+        let arrived =
+            What::Arrived { request_type, class, pool, held: false, immediate: false, deadline: None };
         encoder.push(&entry(at, sequence, arrived));
         encoder.push(&entry(at + 1_000, sequence, What::Dispatched { work: Work::from_nanos(400_000) }));
         let upstream_time = Duration::from_micros(400);
@@ -108,6 +126,16 @@ fn an_ordinary_request_takes_some_thirty_bytes() {
         ));
     }
     assert!(encoder.len() < 3_700, "{}", encoder.len());
+}
+
+#[test]
+fn a_trace_from_before_classes_is_read_and_a_class_that_no_block_told_is_not() {
+    // As they were written: the time, the number, the type, the pool.
+    let (items, error) = read(&[begin(&header()).expect("a header"), block(&[ARRIVED, 2, 2, 3, 0])].concat());
+    assert!(error.is_none() && items == [entry(1, 1, of_class(ClassId::DEFAULT))], "{error:?} {items:?}");
+    let unknown = block(&[ARRIVED_OF_CLASS, 2, 2, 3, 0, 1]);
+    let (_, error) = read(&[begin(&header()).expect("a header"), unknown].concat());
+    assert!(error.is_some_and(|error| error.to_string().contains("there is no such class")));
 }
 
 #[test]
@@ -194,11 +222,12 @@ fn long_names_are_cut_at_a_letter() {
 fn request(request_type: u64) -> Request {
     Request {
         request_type: RequestType(request_type),
-        class: admission::ClassId::DEFAULT,
+        class: ClassId::DEFAULT,
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: Admission::Queued,
         client: None,
+        tenant: None,
         deadline: None,
     }
 }
@@ -213,7 +242,8 @@ fn recorded(path: &std::path::Path, bytes_max: u64, full: Full, requests: u64) {
     };
     let driver = Driver::new("shop", policy, 1);
     driver.set_pool(PoolId::default(), 1);
-    let recording = record(&driver, header(), TraceFile { path: path.to_owned(), bytes_max, full }).unwrap();
+    let recording =
+        record(&driver, header(), Some(TraceFile { path: path.to_owned(), bytes_max, full })).unwrap();
     for number in 0..requests {
         let name = |key| TypeName::new(RequestType(key), format!("type {key}").into());
         let kind = number % 2;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use admission::{ClassId, Order, Policy};
+use admission::{Order, Policy};
 use config::{Connections, LongLimit, Mode, Service, World};
 use proxy::admin::{Admin, GateView, Token};
 use proxy::command::Commands;
@@ -16,6 +16,7 @@ use proxy::{Door, Listener};
 use tokio::task::JoinSet;
 
 use crate::Failure;
+use crate::activation::Activated;
 use crate::handover::{Estate, Inheritance, Listening};
 use crate::state::StateFile;
 
@@ -181,6 +182,8 @@ pub(crate) struct Start<'a> {
     pub(crate) commands: &'a Commands,
     /// What the gatekeeper before this one has given.
     pub(crate) inheritance: Option<&'a mut Inheritance>,
+    /// What the service manager has given.
+    pub(crate) activated: &'a mut Activated,
 }
 
 impl Gates {
@@ -207,7 +210,7 @@ impl Gates {
             Some(inheritance) => (inheritance.socket(&configured), inheritance.learned(&gate.name)),
             None => (None, None),
         };
-        let bound = match socket {
+        let bound = match socket.or_else(|| start.activated.socket(&configured)) {
             Some(socket) => Bound::on(socket, told, driver, phase),
             None => Bound::new(told, driver, phase).await,
         };
@@ -254,9 +257,11 @@ pub(crate) fn token(admin: &config::Admin) -> Result<Option<Token>, String> {
     path.map(|path| Token::load(path)).transpose().map_err(|error| format!("admin: token_file: {error}"))
 }
 
-/// Writes down what the gate is asked and does, if that is wanted.
+/// Writes down what the gate is asked and does, if that is wanted, or if it only observes.
 fn start_trace(gate: &config::Gate, driver: &Arc<Driver>) -> std::io::Result<Option<Recording>> {
-    let Some(path) = &gate.trace.file else { return Ok(None) };
+    if gate.trace.file.is_none() && gate.mode == Mode::Enforce {
+        return Ok(None);
+    }
     let of_gate = alone(gate);
     let header = Header {
         gatekeeper: env!("CARGO_PKG_VERSION").to_owned(),
@@ -268,15 +273,14 @@ fn start_trace(gate: &config::Gate, driver: &Arc<Driver>) -> std::io::Result<Opt
         configuration: config::effective(&of_gate),
         began_unix_seconds: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
     };
-    let file = TraceFile {
-        path: path.clone(),
-        bytes_max: u64::from(gate.trace.megabytes_max) << 20,
-        full: match gate.trace.full {
+    let file = gate.trace.file.as_ref().map(|path| {
+        tracing::info!(gate = gate.name, trace = %path.display(), "each request is written down");
+        let full = match gate.trace.full {
             config::TraceFull::Stop => Full::Stop,
             config::TraceFull::Rotate => Full::Rotate,
-        },
-    };
-    tracing::info!(gate = gate.name, trace = %path.display(), "each request is written down");
+        };
+        TraceFile { path: path.clone(), bytes_max: u64::from(gate.trace.megabytes_max) << 20, full }
+    });
     proxy::trace::record(driver, header, file).map(Some)
 }
 
@@ -362,10 +366,18 @@ fn network(network: &config::Network) -> proxy::Network {
     proxy::Network { address: network.address, bits: network.bits }
 }
 
-/// The rules of a gate for SQL; a table without one says only the weight of the default class.
+fn tenant(by: &config::TenantBy) -> proxy::TenantBy {
+    match by {
+        config::TenantBy::Network => proxy::TenantBy::Network,
+        config::TenantBy::User => proxy::TenantBy::User,
+        config::TenantBy::Header(name) => proxy::TenantBy::Header(name.clone()),
+    }
+}
+
+/// The rules of a gate for SQL.
 fn sql_classes(gate: &config::Gate) -> Vec<proxy::SqlClassRule> {
-    let rules = gate.classes.iter().filter(|class| class.name != ClassId::DEFAULT_NAME);
-    rules
+    gate.classes
+        .iter()
         .map(|class| proxy::SqlClassRule {
             name: class.name.clone(),
             users: class.users.clone(),
@@ -374,6 +386,7 @@ fn sql_classes(gate: &config::Gate) -> Vec<proxy::SqlClassRule> {
             networks: class.networks.iter().map(network).collect(),
             types: class.types.iter().filter_map(|name| proxy::request_type_named(name)).collect(),
             tags: class.tags.iter().map(|tag| (tag.key.clone(), tag.value.clone())).collect(),
+            tenant: class.tenant.as_ref().map(tenant),
         })
         .collect()
 }

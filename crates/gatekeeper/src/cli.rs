@@ -34,6 +34,11 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Say which other settings would have done better with the requests of a recorded trace, if any.
     Advise(AdviseArgs),
+    /// Say what a running gate with mode = "observe" would have delayed, refused and saved in the last hour.
+    #[command(
+        after_help = "Kept in memory are the last hour of a gate, at most 8 MB: some 250,000 requests. Exit status: 0 told; 1 no gatekeeper answers; 2 wrong flags or configuration, or no gate observes."
+    )]
+    Observe(ObserveArgs),
     /// Find the best fixed capacity of a running gate by experiment, with a load of your own.
     Calibrate(CalibrateArgs),
     /// Show what a running gatekeeper has learned of each request type.
@@ -48,6 +53,11 @@ pub(crate) enum Command {
         after_help = "Exit status: 0 all is well; 1 no gatekeeper answers; 2 wrong flags or configuration; 3 a gate is paused, its service is down or silent, or the process starts or ends."
     )]
     Status(StatusArgs),
+    /// Prepare the link to the clients for `uplink = "htb"`, `"prio"` or `"pfifo_fast"`.
+    Uplink {
+        #[command(subcommand)]
+        command: UplinkCommand,
+    },
     /// Have a running gatekeeper read its configuration again, as SIGHUP does.
     #[command(after_help = COMMAND_STATUS)]
     Reload(AdminArgs),
@@ -64,6 +74,12 @@ pub(crate) enum Command {
     /// Let requests pass again.
     #[command(after_help = COMMAND_STATUS)]
     Resume(PauseArgs),
+    /// In an emergency, let every request pass: no order, bound, target or class holds, until `enforce`.
+    #[command(after_help = COMMAND_STATUS)]
+    Pass(EmergencyArgs),
+    /// Have a gate decide again after `pass`, as its configuration says.
+    #[command(after_help = COMMAND_STATUS)]
+    Enforce(EmergencyArgs),
     /// Print the configuration that a pgbouncer.ini comes to, and what has no counterpart.
     #[command(after_help = "Exit status: 0 a configuration was printed; 2 the file can't be read.")]
     Import {
@@ -71,6 +87,44 @@ pub(crate) enum Command {
         #[arg(value_name = "pgbouncer.ini")]
         file: PathBuf,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UplinkCommand {
+    /// Print the commands of `tc` that give a device its bands, or run them.
+    #[command(after_help = UPLINK_STATUS)]
+    Setup(UplinkSetupArgs),
+}
+
+const UPLINK_STATUS: &str = "A device that has a discipline of its own keeps it: the commands fail. Exit status: 0 \
+     printed or done; 1 the kernel refuses; 2 wrong flags.";
+
+#[derive(Debug, Args)]
+pub(crate) struct UplinkSetupArgs {
+    /// The device that leads to the clients, such as eth0.
+    #[arg(long, value_name = "DEV")]
+    pub(crate) dev: String,
+    /// The rate of the link, such as 10Mbit.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: String,
+    /// What keeps the bands apart, as the gate's key `uplink` names it.
+    #[arg(long, value_name = "WHICH", value_enum, default_value = "htb")]
+    pub(crate) bands: Bands,
+    /// Run the commands. They take CAP_NET_ADMIN.
+    #[arg(long)]
+    pub(crate) apply: bool,
+}
+
+/// What keeps bands apart in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Bands {
+    /// Five classes of HTB, which share the rate.
+    Htb,
+    /// Five bands behind a token bucket. The gate needs no privilege while it runs.
+    Prio,
+    /// Three bands behind a token bucket. The gate needs no privilege while it runs.
+    #[value(name = "pfifo_fast")]
+    PfifoFast,
 }
 
 const COMMAND_STATUS: &str = "Takes the Unix socket of the admin listener ([admin] socket), or a token. \
@@ -134,6 +188,15 @@ pub(crate) struct PauseArgs {
     /// Only requests for this database.
     #[arg(long, value_name = "NAME")]
     pub(crate) database: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EmergencyArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// The gate, if there are several.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) gate: Option<String>,
 }
 
 /// The running gatekeeper that a command asks.
@@ -236,7 +299,28 @@ pub(crate) struct ReplayArgs {
 pub(crate) struct AdviseArgs {
     /// The trace: what a gate with a `trace_file` has written, or is writing.
     pub(crate) trace: PathBuf,
-    /// How much of its end is replayed; at most the last 300,000 requests.
+    #[command(flatten)]
+    pub(crate) advice: AdviceArgs,
+    /// Taken as `replay` takes it; an advice always goes by what there is of a trace.
+    #[arg(long, hide = true)]
+    pub(crate) partial: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ObserveArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// Only this gate [default: all that observe].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) gate: Option<String>,
+    #[command(flatten)]
+    pub(crate) advice: AdviceArgs,
+}
+
+/// What an advice is made of.
+#[derive(Debug, Args)]
+pub(crate) struct AdviceArgs {
+    /// How much is replayed, up to the end; at most the last 300,000 requests.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
     pub(crate) last: Duration,
     /// How many cores the service has [default: what the server told the gate, else 4].
@@ -245,9 +329,6 @@ pub(crate) struct AdviseArgs {
     /// What requests take: worked out of upstream times by how many shared the cores, or as measured.
     #[arg(long, value_name = "WHICH", value_enum, default_value = "shared")]
     pub(crate) service_times: ServiceTimes,
-    /// Taken as `replay` takes it; an advice always goes by what there is of a trace.
-    #[arg(long, hide = true)]
-    pub(crate) partial: bool,
     /// How many runs go at the same time [default: one for each core]. The results are the same.
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZero<usize>>,

@@ -4,6 +4,8 @@
 //! connect, and fails in ways that nobody connects to the cause. So the soft limit is raised at the start
 //! as far as needed, and what the hard limit doesn't allow is said at once.
 
+use std::sync::{Mutex, PoisonError};
+
 use config::{Connections, Mode, Service, World};
 use proxy::postgres::FOUND_CONNECTIONS_MAX;
 
@@ -75,6 +77,40 @@ impl Needed {
 pub(crate) fn raise_limit(needed: u64) -> std::io::Result<u64> {
     let (soft, _) = rlimit::Resource::NOFILE.get()?;
     if soft >= needed { Ok(soft) } else { rlimit::increase_nofile_limit(needed) }
+}
+
+/// What was said to be needed, and allowed, when that was said last.
+static SAID: Mutex<Option<(u64, u64)>> = Mutex::new(None);
+
+/// Raises the limit of file descriptors as far as needed, and says what is missing. What a reload doesn't
+/// change isn't said again.
+pub(crate) fn check_descriptors(needed: Needed) -> Result<(), String> {
+    const CURE: &str = "raise it (ulimit -n, or LimitNOFILE= of a systemd unit) or lower max_clients";
+    let limit = match raise_limit(needed.all) {
+        Ok(limit) => limit,
+        Err(error) => {
+            tracing::warn!(%error, "the limit of file descriptors could not be read or raised");
+            return Ok(());
+        }
+    };
+    match needed.within(limit) {
+        Allowance::Enough => Ok(()),
+        Allowance::Scarce => {
+            let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+            if said.replace((needed.all, limit)) != Some((needed.all, limit)) {
+                tracing::warn!(
+                    limit,
+                    needed = needed.all,
+                    "max_clients will not be reached: the process may open too few files; {CURE}"
+                );
+            }
+            Ok(())
+        }
+        Allowance::TooFew => Err(format!(
+            "the process may open only {limit} files, and needs {} to work at all, {} for all clients; {CURE}",
+            needed.least, needed.all
+        )),
+    }
 }
 
 #[cfg(test)]

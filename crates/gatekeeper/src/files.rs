@@ -32,7 +32,17 @@ pub(crate) fn examine(gate: &Gate) -> Vec<Fault> {
         .filter_map(|(examined, keys)| Some(fault(examined?.err()?, keys)))
         .chain(examine_page(gate))
         .chain(examine_routes(gate))
+        .chain(examine_users(gate))
         .collect()
+}
+
+fn examine_users(gate: &Gate) -> Option<Fault> {
+    let examined = match &gate.service {
+        Service::Postgres(postgres) => assemble::authentication(postgres).map(drop),
+        Service::Mysql(mysql) => assemble::mysql_users(mysql).map(drop),
+        Service::Http(_) => Ok(()),
+    };
+    examined.err().map(|why| Fault { key: "users_file", why, hint: None })
 }
 
 fn examine_routes(gate: &Gate) -> Vec<Fault> {

@@ -36,7 +36,8 @@ pub(crate) fn start(config::Log { format, level }: config::Log, timeline: &Timel
             log.with(lines.with_ansi(false).event_format(Logfmt).with_filter(filter)).init();
         }
         LogFormat::Json => {
-            log.with(lines.json().flatten_event(true).with_filter(filter)).init();
+            let lines = lines.json().flatten_event(true).with_writer(|| Seen(io::stderr()));
+            log.with(lines.with_filter(filter)).init();
             panic::set_hook(Box::new(|fault| tracing::error!(%fault, "a fault of gatekeeper's own")));
         }
     }
@@ -146,12 +147,27 @@ impl Visit for Fields {
     }
 }
 
+/// Whether a letter moves the cursor, or hides or turns other letters.
+pub(crate) fn is_unseen(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            '\u{ad}'
+            | '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}')
+}
+
 /// A value, in quotes where it needs them. What comes from clients can't begin another line or field.
 struct Value<'a>(&'a str);
 
 impl fmt::Display for Value<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_plain = |letter: char| !letter.is_control() && !matches!(letter, ' ' | '=' | '"' | '\\');
+        let is_plain = |letter| !is_unseen(letter) && !matches!(letter, ' ' | '=' | '"' | '\\');
         if !self.0.is_empty() && self.0.chars().all(is_plain) {
             return formatter.write_str(self.0);
         }
@@ -160,7 +176,7 @@ impl fmt::Display for Value<'_> {
             match letter {
                 '"' | '\\' => write!(formatter, "\\{letter}")?,
                 '\n' => formatter.write_str("\\n")?,
-                letter if letter.is_control() => write!(formatter, "\\u{:04x}", u32::from(letter))?,
+                letter if is_unseen(letter) => write!(formatter, "\\u{:04x}", u32::from(letter))?,
                 letter => formatter.write_char(letter)?,
             }
         }
@@ -168,9 +184,43 @@ impl fmt::Display for Value<'_> {
     }
 }
 
+/// Writes lines of JSON, of which each is one write, with the escapes of JSON for letters that aren't seen:
+/// these only stand within its texts.
+struct Seen<W>(W);
+
+impl<W: io::Write> io::Write for Seen<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let (mut seen, mut units) = (String::with_capacity(line.len()), [0; 2]);
+        for letter in text.chars() {
+            if letter == '\n' || !is_unseen(letter) {
+                seen.push(letter);
+                continue;
+            }
+            letter.encode_utf16(&mut units).iter().for_each(|unit| _ = write!(seen, "\\u{unit:04x}"));
+        }
+        self.0.write_all(seen.as_bytes()).map(|()| line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letters_that_are_not_seen_are_escaped_in_json() {
+        let mut written = Vec::new();
+        let line = "{\"user\":\"ann\u{202e}bob\u{e0041}größe\"}\n";
+        io::Write::write_all(&mut Seen(&mut written), line.as_bytes()).unwrap();
+        let written = String::from_utf8(written).unwrap();
+        assert_eq!(written, "{\"user\":\"ann\\u202ebob\\udb40\\udc41größe\"}\n");
+        let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(parse(&written), parse(line));
+    }
 
     #[test]
     fn a_value_is_quoted_where_it_would_be_read_otherwise() {
@@ -181,5 +231,6 @@ mod tests {
         assert_eq!(told("a=\"b\\\""), "\"a=\\\"b\\\\\\\"\"");
         assert_eq!(told("a\nlevel=error\u{1b}[1m"), "\"a\\nlevel=error\\u001b[1m\"");
         assert_eq!(told("select ? from größe"), "\"select ? from größe\"");
+        assert_eq!(told("ann\u{202e}bob\u{2066}\u{feff}"), "\"ann\\u202ebob\\u2066\\ufeff\"");
     }
 }

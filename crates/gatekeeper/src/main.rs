@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+mod activation;
 mod assemble;
 mod cli;
 mod commands;
@@ -24,7 +25,7 @@ mod remote;
 mod signals;
 mod state;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, UplinkCommand};
 
 /// Why a command ended badly, in words for the user.
 enum Failure {
@@ -75,15 +76,21 @@ fn main() -> ExitCode {
         Command::Check { file } => commands::check(file).and_then(|text| print(&text)),
         Command::Simulate(args) => commands::simulate(&args).and_then(|text| print(&text)),
         Command::Advise(args) => commands::advise(&args).and_then(|text| print(&text)),
+        Command::Observe(args) => commands::observe(&args).and_then(|text| print(&text)),
         Command::Replay(args) => commands::replay(&args).and_then(|text| print(&text)),
         Command::Calibrate(args) => commands::calibrate(&args).and_then(|text| print(&text)),
         Command::Types(args) => commands::types(&args).and_then(|text| print(&text)),
+        Command::Uplink { command: UplinkCommand::Setup(args) } => {
+            commands::set_up(&args).and_then(|text| print(&text))
+        }
         Command::Top(args) => commands::top(&args),
         Command::Why(args) => commands::why(&args).and_then(|text| print(&text)),
         Command::Status(args) => commands::status(&args).and_then(|text| print(&text)),
         Command::Reload(args) => commands::reload(&args).and_then(|text| print(&text)),
         Command::Drain(args) => commands::drain(&args).and_then(|text| print(&text)),
         Command::Upgrade(args) => commands::upgrade(&args).and_then(|text| print(&text)),
+        Command::Pass(args) => commands::pass(&args).and_then(|text| print(&text)),
+        Command::Enforce(args) => commands::enforce(&args).and_then(|text| print(&text)),
         Command::Pause(args) => commands::pause(&args).and_then(|text| print(&text)),
         Command::Resume(args) => commands::resume(&args).and_then(|text| print(&text)),
         Command::Import { file } => commands::import(&file).and_then(|text| print(&text)),

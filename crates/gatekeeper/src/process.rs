@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Sleep, sleep};
 
+use crate::activation::Activated;
 use crate::assemble::{Gates, Running, Start};
 use crate::handover::{Estate, Inheritance, Program, upgrade};
 use crate::log::SetLevel;
@@ -32,7 +33,7 @@ const COMMANDS_MAX: usize = 8;
 /// Where the listening sockets come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sockets {
-    /// They are opened.
+    /// The service manager has opened them, or this process does.
     Opened,
     /// A gatekeeper that runs gives them, if one does.
     TakenOver,
@@ -45,7 +46,7 @@ pub(crate) enum Sockets {
 /// second cuts them off. SIGHUP reloads, SIGUSR2 upgrades.
 pub(crate) async fn protect(
     (world, source): (World, Option<PathBuf>),
-    sockets: Sockets,
+    (sockets, mut activated): (Sockets, Activated),
     (set_level, timeline): (SetLevel, Timeline),
 ) -> Result<(), Failure> {
     let signals =
@@ -62,10 +63,16 @@ pub(crate) async fn protect(
         Sockets::Opened => None,
         Sockets::TakenOver => inherit(&world)?,
     };
-    let listeners = admin::Listeners::open(&world, &admin, inheritance.as_mut()).await?;
-    let start =
-        Start { admin: &admin, phase: &phase, commands: &commands, inheritance: inheritance.as_mut() };
+    let listeners = admin::Listeners::open(&world, &admin, (inheritance.as_mut(), &mut activated)).await?;
+    let start = Start {
+        admin: &admin,
+        phase: &phase,
+        commands: &commands,
+        inheritance: inheritance.as_mut(),
+        activated: &mut activated,
+    };
     let mut gates = Gates::start(&world, start).await?;
+    activated.close();
     listeners.leave_to(&mut gates.estate);
     let serving = gates.serve();
     listeners.serve(&admin);

@@ -12,8 +12,7 @@ use config::{Reload, World};
 use proxy::admin::{Admin, Token};
 
 use crate::assemble::{Running, Told, policy, token, told};
-use crate::commands::check_descriptors;
-use crate::descriptors::Needed;
+use crate::descriptors::{Needed, check_descriptors};
 use crate::log::SetLevel;
 use crate::{files, manager, memory};
 

@@ -63,7 +63,13 @@ impl Remote {
         let read =
             std::fs::File::open(file).and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut token));
         read.map_err(|error| Failure::Usage(format!("{}: cannot be read: {error}", file.display())))?;
-        Ok(Self { token: Some(token.trim().to_owned()), ..self })
+        let token = token.trim();
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let why =
+                "holds no token, which has neither spaces nor control characters nor letters beyond ASCII";
+            return Err(Failure::Usage(format!("{}: {why}", file.display())));
+        }
+        Ok(Self { token: Some(token.to_owned()), ..self })
     }
 
     /// Whether it is asked over the network, where changes take a token.
@@ -144,6 +150,19 @@ impl Remote {
             whole(response).await.map(Err)
         };
         self.in_time(opened).await
+    }
+
+    /// The bytes at a path; any status but success is an answer.
+    pub(crate) async fn bytes(&self, path: &str) -> Result<Result<Vec<u8>, Answer>, Failure> {
+        let body = match self.open(path).await? {
+            Ok(body) => body,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        let whole = async {
+            let whole = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(io::Error::other)?;
+            Ok(whole.to_bytes().to_vec())
+        };
+        self.in_time(whole).await.map(Ok)
     }
 
     async fn ask(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {

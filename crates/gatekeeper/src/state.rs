@@ -19,6 +19,7 @@ use std::time::{Duration, SystemTime};
 use admission::Learned;
 use proxy::gate::Driver;
 use proxy::learned::{self, NoDocument};
+use proxy::ordinary;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -153,14 +154,10 @@ pub(crate) fn can_be_kept(path: &Path) -> Result<(), String> {
 }
 
 fn read(path: &Path) -> Result<(Learned, Vec<Arc<str>>), Unusable> {
-    let file = File::open(path).map_err(|error| match error.kind() {
+    let file = ordinary::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Unusable::Absent,
         _ => Unusable::Unreadable(error),
     })?;
-    let is_file = file.metadata().map_err(Unusable::Unreadable)?.is_file();
-    if !is_file {
-        return Err(Unusable::Unreadable(io::Error::other("it is not an ordinary file")));
-    }
     let mut bytes = Vec::new();
     file.take(learned::BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(Unusable::Unreadable)?;
     learned::read(&bytes).map_err(Unusable::Foreign)
@@ -204,6 +201,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use admission::{Cost, LearnedType, LearnedVariation, Order, Policy, RequestType, Work};
+
+    use rustix::fs::{FileType, Mode};
 
     use super::*;
 
@@ -294,12 +293,16 @@ mod tests {
     #[test]
     fn a_place_where_nothing_can_be_written_is_only_a_warning() {
         let (learned, labels) = learned();
-        for path in ["/nonexistent/directory/state.json", "/dev/null", "/proc/self"] {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let paths = ["/nonexistent/directory/state.json", "/dev/null", "/proc/self"].map(PathBuf::from);
+        for path in paths.into_iter().chain([pipe]) {
             let driver = driver();
             driver.recall(&learned, &labels);
-            let mut file = StateFile::open(path.into(), driver);
+            let mut file = StateFile::open(path.clone(), driver);
             file.write();
-            assert!(file.failure.is_some(), "{path}");
+            assert!(file.failure.is_some(), "{path:?}");
         }
     }
 }

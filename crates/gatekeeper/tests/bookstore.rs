@@ -75,8 +75,14 @@ async fn a_bookstore_between_two_gates_is_served_right_and_both_know_its_pages()
     let (address, json_path) =
         (format!("http://127.0.0.1:{}", before_site.port()), json.display().to_string());
     let wanted = ["/", "/new", "/best", "/search/results", "/cart"];
-    for seed in ["1", "2", "3", "4", "5", "6", "7", "8"] {
-        let who = ["browse", "--site", &address, "--browsers", "40", "--seed", seed, "--json", &json_path];
+    let missing = || {
+        let known = [names(&before_site), names(&before_database)];
+        wanted.into_iter().find(|route| known.iter().any(|names| !names.iter().any(|it| it.ends_with(route))))
+    };
+    // A busy machine serves few pages in a round.
+    for seed in 1..=60 {
+        let seed = seed.to_string();
+        let who = ["browse", "--site", &address, "--browsers", "40", "--seed", &seed, "--json", &json_path];
         let how = [
             "--think-scale",
             "0.01",
@@ -94,15 +100,11 @@ async fn a_bookstore_between_two_gates_is_served_right_and_both_know_its_pages()
         let counts = told.total.counts;
         let amiss = [counts.rejected, counts.timed_out, counts.failed, counts.wrong];
         assert_eq!(amiss, [0; 4], "{:?}\n{}", told.complaints, before_database.log_tail());
-        if told.total.interactions.iter().filter(|page| page.counts.done > 0).count() > 10 {
+        if missing().is_none() {
             break;
         }
     }
     bookstore(&["check", "--database", &filled]).await;
-    let (pages, statements) = (names(&before_site), names(&before_database));
-    for route in wanted {
-        assert!(pages.iter().any(|name| name.ends_with(route)), "{route} in {pages:?}");
-        assert!(statements.iter().any(|name| name.ends_with(route)), "{route} in {statements:?}");
-    }
+    assert_eq!(missing(), None, "{:?}, {:?}", names(&before_site), names(&before_database));
     serving.abort();
 }

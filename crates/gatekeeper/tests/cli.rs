@@ -248,6 +248,32 @@ impl Running {
 const ANYWHERE: &str = "[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n[[gate]]\nname = \"shop\"\n\
                         listen = \"127.0.0.1:0\"\nupstream = \"127.0.0.1:1\"\n";
 
+#[test]
+fn too_few_file_descriptors_are_said_once_and_not_at_each_reload() {
+    let directory = TempDir::new().unwrap();
+    let config = directory.path().join("gatekeeper.toml");
+    fs::write(&config, ANYWHERE).unwrap();
+    let script = format!(
+        "ulimit -n 1000; exec {} run --config {}",
+        env!("CARGO_BIN_EXE_gatekeeper"),
+        config.display()
+    );
+    let mut child = Command::new("sh").arg("-c").arg(script).stderr(Stdio::piped()).spawn().unwrap();
+    let log = BufReader::new(child.stderr.take().unwrap());
+    let mut running = Running { child, log, seen: String::new() };
+    running.line_with("\"ready\"");
+    let scarce = |running: &Running| running.seen.matches("max_clients will not be reached").count();
+    for _ in 0..2 {
+        running.signal("-HUP");
+        running.line_with("nothing has changed");
+    }
+    assert_eq!(scarce(&running), 1, "{}", running.seen);
+    fs::write(&config, format!("{ANYWHERE}max_clients = 9000\n")).unwrap();
+    running.signal("-HUP");
+    running.line_with("reloaded: ");
+    assert_eq!(scarce(&running), 2, "another number is told: {}", running.seen);
+}
+
 fn get(address: &str, path: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream
@@ -354,4 +380,36 @@ fn check_looks_at_the_files_of_tls() {
     assert!(said().starts_with(&format!("{key_line}isn't the key of the certificate; ")), "{}", said());
     write("gate.key", &key, 0o600);
     assert_eq!(said(), "");
+}
+
+#[test]
+fn an_uplink_is_set_up_by_commands_that_are_printed() {
+    let directory = TempDir::new().unwrap();
+    let set_up = |args: &[&str]| ran(directory.path(), &[&["uplink", "setup"], args].concat());
+    let (code, out, _) = set_up(&["--dev", "eth0", "--rate", "10Mbit"]);
+    assert_eq!((code, out.lines().count()), (0, 7), "{out}");
+    assert!(out.starts_with("tc qdisc add dev eth0 root handle 1: htb default 10\n"), "{out}");
+    let last =
+        "tc class add dev eth0 parent 1:1 classid 1:14 htb rate 100kbit ceil 10000kbit prio 4 quantum 1514\n";
+    assert!(out.ends_with(last), "{out}");
+    for (bands, last) in [
+        ("pfifo_fast", "parent 1:1 handle 10: pfifo_fast\n"),
+        ("prio", "parent 1:1 handle 10: prio bands 5 priomap 0 0 4 3 2 1 0 0 0 0 0 0 0 0 0 0\n"),
+    ] {
+        let (code, out, _) = set_up(&["--dev", "eth0", "--rate", "10Mbit", "--bands", bands]);
+        assert!(code == 0 && out.lines().count() == 2 && out.ends_with(last), "{out}");
+    }
+    for (dev, rate, said) in [
+        ("eth0 root; reboot", "10Mbit", "isn't the name of a device"),
+        ("-x", "10Mbit", "isn't the name of a device"),
+        ("eth0", "10MB", "write such as 10Mbit"),
+        ("eth0", "1kbit", "from 64kbit to 400Gbit"),
+        ("eth0", "1000Gbit", "from 64kbit to 400Gbit"),
+    ] {
+        let (code, out, error) = set_up(&[&format!("--dev={dev}"), "--rate", rate]);
+        assert!(code == 2 && out.is_empty() && error.contains(said), "{code} {error}");
+    }
+    // The empty environment has no PATH, but a search for `tc` has a default.
+    let (code, _, error) = set_up(&["--dev", "none0", "--rate", "10Mbit", "--apply"]);
+    assert!(code == 1 && error.contains("tc"), "{error}");
 }

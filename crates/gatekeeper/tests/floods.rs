@@ -1,6 +1,6 @@
 //! Ten thousand logins that never end, and ten thousand with wrong passwords: the gate's memory stays where
-//! it was, and sessions that are logged in notice nothing. Long messages and heads of requests that never
-//! end: they take no more than the budget, and give it back.
+//! it was, and sessions that are logged in notice nothing. Long messages, heads of requests that never end,
+//! and bodies that wait: they take no more than the budget, and give it back.
 
 // Helpers of tests are outside of `#[test]` functions, where clippy.toml's allowances don't reach.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -15,6 +15,7 @@ use auth_stage::{Stage, who_is};
 use bytes::BytesMut;
 use gate::Scene;
 use gate::client::{execute, parse, sync};
+use support::frames::Connection;
 use support::origin::{Origin, ask};
 use support::raw::{message, startup};
 use support::witness::Witness;
@@ -279,4 +280,76 @@ async fn five_thousand_half_heads_take_no_more_than_the_budget() {
     assert!(peak - before < most, "{before} bytes before, then {peak}");
     drop(flood);
     given_back(&gate, "5,000 half heads of 16 kB", before);
+}
+
+/// What the gate holds of one connection of HTTP/2: sixteen windows of streams.
+const STREAMS: usize = 16;
+const WINDOW: usize = 256 << 10;
+
+/// A gate with so many megabytes for clients, whose one connection is held.
+async fn held_site(budget: u64) -> (Origin, Gate, std::thread::JoinHandle<()>) {
+    let origin = Origin::start("site").await;
+    let budget = format!("memory_max = {budget}");
+    let waits = ["queue_timeout = \"1h\"", "body_timeout = \"1h\"", "upstream_timeout = \"1h\""];
+    let lines = [&["protocol = \"http\"", "connections = 1"], &waits[..], &["[process]", &budget]].concat();
+    let lines: Vec<String> = lines.into_iter().map(str::to_owned).collect();
+    let gate = Gate::start(origin.address.port(), &lines);
+    let port = gate.port();
+    let holder = std::thread::spawn(move || assert_eq!(ask(port, "/held", &[]).unwrap().status, 200));
+    gate::until("the connection is held", || gate.status()["in_flight"] == 1);
+    (origin, gate, holder)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_wait_take_no_more_than_the_budget() {
+    raise_limit();
+    let (budget, bodies) = (64_u64, 3_000);
+    let (origin, gate, holder) = held_site(budget).await;
+    let before = resident_bytes(gate.pid());
+    let mut flood = Vec::with_capacity(bodies);
+    // More where the machine is so busy that the gate refuses some for that.
+    while flood.len() < bodies || gate.memory("refused_total") < bodies as u64 / 3 {
+        assert!(flood.len() < FLOOD, "{} bodies have room", flood.len());
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", gate.port())).unwrap();
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: site\r\nContent-Length: 100000\r\n\r\n").unwrap();
+        // It may have been refused already.
+        let _ = stream.write_all(&[b'x'; 64_000]);
+        flood.push(stream);
+    }
+    let waiting = || gate.status()["queued"].as_u64().unwrap();
+    gate::until("each waits or has given its place back", || {
+        let waiting = waiting();
+        waiting <= (budget << 20) * 9 / 8 / 128_000 && waiting + gate.memory("refused_total") >= bodies as u64
+    });
+    let peak = peak_bytes(gate.pid());
+    // What is short isn't counted: a task, hyper's buffer, and 4 KiB of each.
+    let most = (budget << 20) * 9 / 8 + bodies as u64 * (12 << 10) + BESIDE;
+    assert!(peak - before < most, "{before} bytes before, then {peak}");
+    drop(flood);
+    given_back(&gate, "3,000 bodies of 64 kB that wait", before);
+    origin.let_go(1);
+    holder.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn windows_of_http_2_take_no_more_than_the_budget() {
+    let (budget, connections) = (64_u64, 100);
+    let (origin, gate, holder) = held_site(budget).await;
+    let before = resident_bytes(gate.pid());
+    let mut flood = Vec::with_capacity(connections);
+    while flood.len() < connections || gate.memory("refused_total") <= connections as u64 / 2 {
+        assert!(flood.len() < 10 * connections, "the windows of {} connections have room", flood.len());
+        let mut connection = Connection::open(gate.port());
+        for stream in (1..).step_by(2).take(STREAMS) {
+            // It may have been ended already.
+            let _ = connection.begin(stream, 200) && connection.data(stream, WINDOW);
+        }
+        flood.push(connection);
+    }
+    let peak = peak_bytes(gate.pid());
+    assert!(peak - before < (budget << 20) * 9 / 8 + BESIDE, "{before} bytes before, then {peak}");
+    drop(flood);
+    given_back(&gate, "100 connections of 16 windows of 256 KiB", before);
+    origin.let_go(1);
+    holder.join().unwrap();
 }

@@ -351,6 +351,30 @@ async fn what_was_learned_goes_along_and_cancels_reach_sessions_of_before() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_found_goes_along_and_is_not_searched_anew() {
+    let (server, directory) = (server(), tempfile::tempdir().expect("a temporary directory"));
+    let file = directory.path().join("state.json");
+    // What a gate of before has found: a search under load would take minutes.
+    let found = "{\"format\":\"gatekeeper-state\",\"version\":1,\"gatekeeper\":\"0\",\"gate\":\"postgres\",\
+                 \"written_unix_seconds\":1,\"mean_nanos\":1000000,\"requests\":9,\"types\":[],\
+                 \"capacity_found\":23}";
+    std::fs::write(&file, found).expect("it is written");
+    let settings = [
+        "connections = 60".to_owned(),
+        "capacity = \"auto\"".to_owned(),
+        format!("state_file = {:?}", file.display().to_string()),
+    ];
+    let mut gate = Gate::start(server.port(), &settings);
+    assert_eq!(gate.status()["capacity_requests"], 23, "{}", gate.status());
+    // Only the process knows it now.
+    std::fs::remove_file(&file).expect("it is removed");
+    let successor = succeeded(&gate);
+    assert_eq!(successor.status()["capacity_requests"], 23, "{}", successor.status());
+    assert!(gate.wait().success(), "{}", gate.log_tail());
+    assert_serves(&server, &successor).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_handover_timeout_what_is_left_is_drained() {
     let server = server();
     let settings = ["connections = 3", "[process]", "handover_timeout = \"0s\""].map(str::to_owned);

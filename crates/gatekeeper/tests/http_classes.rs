@@ -298,3 +298,29 @@ async fn a_class_in_the_background_goes_when_nobody_else_waits() {
         assert_eq!(served.await.unwrap().status, 200);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_that_floods_goes_before_another_one_with_one_request_of_each_of_its_queues() {
+    let origin = Origin::start("site").await;
+    let tenants = "[[gate.class]]\nname = \"default\"\ntenant = \"header X-Tenant\"";
+    let gate = gate(&origin, &["connections = 1", "queue_max = 12", tenants]);
+    let mut flood = Vec::new();
+    for number in 0..13 {
+        flood.push(start(&gate, "/held/flood", Some("X-Tenant: loud")));
+        until_there_are(&gate, number, 1).await;
+    }
+    let quiet = start(&gate, "/held/quiet", Some("X-Tenant: quiet"));
+    let makes_room = "reason=\"over_share\"} 1";
+    until("one of the flood makes room", async || gate.metrics().contains(makes_room)).await;
+    // One is in service already, and its four queues have a turn each.
+    origin.let_go(1 + 4 + 1);
+    assert_eq!(quiet.await.expect("no panic").status, 200);
+    origin.let_go(12);
+    let mut refused = 0;
+    for one in flood {
+        let told = one.await.expect("no panic");
+        assert!(told.status == 200 || told.field("x-gatekeeper") == Some("over_share"), "{told:?}");
+        refused += u32::from(told.status == 429);
+    }
+    assert_eq!(refused, 1);
+}

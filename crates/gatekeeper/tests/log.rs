@@ -85,6 +85,9 @@ async fn refusals_are_told_once_a_second_with_their_number() {
     let sum = || told().iter().map(|line| number(line, "count")).sum::<u64>();
     until("all are told", async || sum() == REFUSED).await;
     assert!((told().len() as u64) < REFUSED, "{}", gate.log_tail());
+    for line in told() {
+        assert!(line.contains("mostly=\"GET /\" cause=\"All 1 server connections are busy.\""), "{line}");
+    }
     origin.let_go(1);
     assert_eq!(held.join().expect("it ends"), 200);
 }
@@ -120,7 +123,13 @@ async fn a_server_that_restarts_and_one_that_is_full_are_told_of() {
             clients.push(client);
         }
     }
-    assert!(connect().await.is_err(), "no place is left");
+    let error = connect().await.expect_err("no place is left");
+    let detail = error.as_db_error().and_then(|error| error.detail()).unwrap_or_default().to_owned();
+    assert!(
+        detail.starts_with("That is the limit of the server, not the gate's: the gate has "),
+        "{error:?}"
+    );
+    until("it is told", async || lines(&gate, &["login failed", &detail]).len() == 1).await;
     until("it is told", async || {
         !lines(&gate, &["level=warn", "the server refused a connection", "sqlstate=53300"]).is_empty()
     })

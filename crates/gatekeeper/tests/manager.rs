@@ -3,6 +3,7 @@
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
 
+use std::io::{Read as _, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
@@ -146,6 +147,59 @@ fn an_upgrade_moves_the_service_to_the_successor_or_says_why_it_does_not() {
     assert_eq!(next(&socket), "READY=1\n");
     assert!(Command::new("kill").args(["-TERM", &last]).status().expect("kill runs").success());
     assert_eq!(next(&socket), "STOPPING=1\n");
+}
+
+#[test]
+fn on_sockets_of_the_service_manager_clients_are_served_also_after_an_upgrade() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let [config, admin] = ["gatekeeper.toml", "admin.sock"].map(|name| directory.path().join(name));
+    let free = || bench::postgres::free_port().expect("a port");
+    let (port, network, nobody) = (free(), free(), free());
+    let gate = format!(
+        "[admin]\nlisten = \"127.0.0.1:{network}\"\nsocket = \"{}\"\n[[gate]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:{port}\"\nupstream = \"127.0.0.1:1\"\n",
+        admin.display()
+    );
+    std::fs::write(&config, gate).expect("a file is written");
+    let log = directory.path().join("log");
+    let listens = [port, network, nobody].map(|port| format!("--listen=127.0.0.1:{port}"));
+    let mut process = Command::new("systemd-socket-activate")
+        .args(&listens)
+        .args([env!("CARGO_BIN_EXE_gatekeeper"), "run", "--config"])
+        .arg(&config)
+        .stderr(std::fs::File::create(&log).expect("a file"))
+        .spawn()
+        .expect("systemd-socket-activate runs; scripts/setup systemd installs it");
+    // It opens the sockets, and becomes the gatekeeper with the first client. Nobody else can listen there.
+    let asked = || {
+        let deadline = std::time::Instant::now() + BOUND;
+        let mut client = loop {
+            match std::net::TcpStream::connect(("127.0.0.1", port)) {
+                Ok(client) => break client,
+                Err(error) => assert!(std::time::Instant::now() < deadline, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        client.set_read_timeout(Some(BOUND)).expect("a bound");
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("it is sent");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("an answer comes");
+        answer
+    };
+    let log = || std::fs::read_to_string(&log).expect("a log");
+    let answer = asked();
+    assert!(answer.starts_with("HTTP/1.1 5") && answer.contains("gatekeeper"), "{answer}\n{}", log());
+    assert_eq!(log().matches("the service manager has opened this socket").count(), 2, "{}", log());
+    assert!(log().contains("a socket that no `listen` names"), "{}", log());
+
+    let mut upgrade = Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
+    let output = upgrade.args(["upgrade", "--admin", &format!("unix:{}", admin.display())]).output();
+    let output = output.expect("gatekeeper runs");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}\n{}", log());
+    assert!(process.wait().expect("it ends").success());
+    assert!(asked().starts_with("HTTP/1.1 5"));
+    let successor = told.strip_prefix("process ").and_then(|told| told.split(' ').next()).expect("a process");
+    assert!(Command::new("kill").args(["-TERM", successor]).status().expect("kill runs").success());
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::net::TcpStream;
 use gate::client::{Client, execute, parse, query, sync};
 use gate::{Scene, until};
 use support::Gate;
+use support::frames::Connection;
 use support::origin::{Origin, ask};
 use support::raw::message;
 
@@ -233,4 +234,117 @@ async fn heads_that_never_end_take_no_more_than_the_budget_and_others_are_served
     until("one of them hears why", || heads.iter_mut().any(|head| heard(head).ends_with(NO_ROOM)));
     drop(heads);
     until_little_is_held(&gate);
+}
+
+/// A gate for HTTP whose one connection is held until the site lets it go.
+async fn held_site() -> (Origin, Gate, std::thread::JoinHandle<()>) {
+    let origin = Origin::start("site").await;
+    let budget = format!("memory_max = {BUDGET}");
+    let waits = ["queue_timeout = \"1h\"", "body_timeout = \"1h\"", "upstream_timeout = \"1h\""];
+    let lines = [&["protocol = \"http\"", "connections = 1"], &waits[..], &["[process]", &budget]].concat();
+    let gate = Gate::start(origin.address.port(), &lines.into_iter().map(str::to_owned).collect::<Vec<_>>());
+    let port = gate.port();
+    let holder = std::thread::spawn(move || {
+        assert_eq!(ask(port, "/held", &[]).map(|told| told.status), Some(200));
+    });
+    until("the connection is held", || gate.status()["in_flight"] == 1);
+    (origin, gate, holder)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_has_no_room_is_refused_with_a_reason_and_its_place_given_back() {
+    let (origin, gate, holder) = held_site().await;
+    let mut bodies: Vec<TcpStream> = Vec::new();
+    while gate.memory("refused_total") < 20 {
+        let mut stream = TcpStream::connect(("127.0.0.1", gate.port())).expect("the listener accepts");
+        let head = "POST / HTTP/1.1\r\nHost: site\r\nContent-Length: 100000\r\n\r\n";
+        stream.write_all(head.as_bytes()).expect("it reads");
+        let queued = gate.status()["queued"].as_u64();
+        // It may be refused meanwhile.
+        let _ = stream.write_all(&[b'x'; 64_000]);
+        bodies.push(stream);
+        assert!(bodies.len() < 1_000, "all of {} have room, {queued:?} wait", bodies.len());
+    }
+    let mut refused = String::new();
+    until("one of them hears why", || {
+        refused = bodies.iter_mut().map(heard).find(|told| !told.is_empty()).unwrap_or_default();
+        !refused.is_empty()
+    });
+    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    for line in ["x-gatekeeper: memory\r\n", "connection: close\r\n", "\"reason\":\"memory\""] {
+        assert!(refused.contains(line), "{refused}");
+    }
+    let waits = bodies.len() as u64 - 20;
+    until("their places are given back", || gate.status()["queued"].as_u64() <= Some(waits));
+    drop(bodies);
+    origin.let_go(1);
+    holder.join().expect("it was answered");
+    assert_eq!(ask(gate.port(), "/", &[]).map(|told| told.status), Some(200));
+    until_little_is_held(&gate);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_of_http_2_that_has_no_room_hears_so() {
+    let (origin, gate, holder) = held_site().await;
+    let mut connections = Vec::new();
+    while gate.memory("refused_total") < 1 {
+        let mut connection = Connection::open(gate.port());
+        connection.begin_head(1, 15_000);
+        connections.push(connection);
+        assert!(connections.len() < 2_000, "all have room");
+    }
+    // GOAWAY, ENHANCE_YOUR_CALM, and why.
+    let told = |heard: &[u8]| heard.windows(25).any(|it| it.ends_with(b"\0\0\0\x0bThe gate has no room"));
+    until("one of them hears why", || connections.iter_mut().any(|it| told(&it.heard())));
+    drop(connections);
+    origin.let_go(1);
+    holder.join().expect("it was answered");
+    until_little_is_held(&gate);
+}
+
+const LATE: &str = "gatekeeper_own_answers_total{gate=\"http\",reason=\"late\"}";
+
+/// The streams of one connection that all wait in the queue, once `send` has sent each.
+fn waiting_streams(gate: &Gate, send: impl Fn(&mut Connection, u32) -> bool) -> Connection {
+    let refused = || gate.metrics().lines().find(|line| line.starts_with(LATE)).map(str::to_owned);
+    loop {
+        let (before, mut connection) = (refused(), Connection::open(gate.port()));
+        let all_are_sent = STREAMS.into_iter().all(|stream| send(&mut connection, stream));
+        let wait = || gate.status()["queued"] == STREAMS.len();
+        until("all wait, or the machine is so busy that the gate is late", || wait() || refused() != before);
+        if all_are_sent && wait() {
+            return connection;
+        }
+        drop(connection);
+        until_little_is_held(gate);
+    }
+}
+
+const STREAMS: [u32; 12] = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_http_2_holds_counts_until_it_is_taken_or_dropped() {
+    let (origin, gate, holder) = held_site().await;
+    // More than is read ahead of each: the rest is in its windows.
+    let window = 256 << 10;
+    let mut connection = waiting_streams(&gate, |connection, stream| {
+        connection.begin(stream, 200) && connection.data(stream, window)
+    });
+    until_held(&gate, STREAMS.len() * window);
+    // What is dropped counts no longer, though the connection stays.
+    assert!(STREAMS.into_iter().all(|stream| connection.reset(stream)));
+    until_little_is_held(&gate);
+    // A frame that never ends.
+    assert!(connection.begin_head(101, 10_000));
+    until_held(&gate, 10_000);
+    drop(connection);
+    until_little_is_held(&gate);
+    // Heads count as long as their requests wait.
+    let filler = 12_000;
+    let connection = waiting_streams(&gate, |connection, stream| connection.begin(stream, filler));
+    until_held(&gate, STREAMS.len() * filler);
+    drop(connection);
+    until_little_is_held(&gate);
+    origin.let_go(1);
+    holder.join().expect("it was answered");
 }

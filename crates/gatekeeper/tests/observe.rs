@@ -7,10 +7,22 @@ mod support;
 
 use support::{Gate, server, session, until};
 
-fn status_of(gate: &Gate) -> String {
+/// What a command says of the gate: the standard output, or else the error.
+fn asked(gate: &Gate, arguments: &[&str]) -> String {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
-    let output = command.args(["status", "--admin", &gate.admin_address()]).output().expect("it runs");
-    String::from_utf8(output.stdout).expect("it is text")
+    let output = command.args(arguments).args(["--admin", &gate.admin_address()]).output().expect("it runs");
+    let told = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    String::from_utf8(told).expect("it is text")
+}
+
+/// The end of `gatekeeper observe`, once it tells of all requests.
+async fn observed(gate: &Gate, of_all: impl Fn(&str) -> bool) -> String {
+    let last = || {
+        let told = asked(gate, &["observe", "--cores", "1"]);
+        told.lines().skip_while(|line| !line.starts_with("In the last ")).collect::<Vec<_>>().join("\n")
+    };
+    until("all requests are kept", async || of_all(&last())).await;
+    last()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -80,11 +92,42 @@ async fn what_would_have_waited_for_a_connection_runs_at_once_and_is_told() {
         status["requests"]["succeeded_total"] == 3 && status["in_flight"] == 0 && status["queued"] == 0
     })
     .await;
-    let told = status_of(&gate);
+    let told = asked(&gate, &["status"]);
     assert!(told.contains("0 requests in flight, all pass; enforcing there would be 0"), "{told}");
     assert!(
         told.contains("since the start: 3 requests succeeded, 0 failed, 1 would have been refused"),
         "{told}"
     );
+    let told = observed(&gate, |told| told.contains("of 3 requests")).await;
+    let (_, told) = told.split_once("this gate ").expect("a span comes first");
+    assert!(told.starts_with("would have delayed 1 of 3 requests and refused 1; "), "{told}");
     gate.assert_alive();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_requests_that_enforcing_would_not_have_served_better_nothing_is_advised() {
+    let server = server();
+    let gate = Gate::start(server.port(), &["mode = \"observe\"".to_owned()]);
+    assert!(asked(&gate, &["observe"]).ends_with("In the last 1h no request came.\n"));
+    let client = session(&server, &gate).await;
+    for _ in 0..1_500 {
+        client.batch_execute("SELECT 'a secret'").await.expect("it runs");
+    }
+    let told = observed(&gate, |told| told.contains("saved nothing")).await;
+    let (_, told) = told.split_once("this gate ").expect("a span comes first");
+    assert_eq!(told, "would have delayed 0 requests and refused 0, and saved nothing.");
+
+    // The literals of statements are not kept.
+    let trace = ureq::get(format!("http://{}/gates/postgres/trace", gate.admin_address())).call();
+    let trace = trace.expect("an answer").body_mut().read_to_vec().expect("a trace");
+    let found = |text: &str| trace.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(found("select ?") && !found("secret"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_enforces_has_nothing_to_say_of_what_it_would_do() {
+    let server = server();
+    let gate = Gate::start(server.port(), &[]);
+    assert!(asked(&gate, &["observe"]).starts_with("no gate observes: "));
+    assert!(asked(&gate, &["observe", "--gate", "postgres"]).starts_with("gate postgres enforces: "));
 }

@@ -1,4 +1,5 @@
-//! `gatekeeper status`, `reload`, `drain`, `pause` and `resume` against a gate in front of a real PostgreSQL.
+//! `gatekeeper status`, `reload`, `drain`, `pause`, `resume`, `pass` and `enforce` against a gate in
+//! front of a real PostgreSQL or a site.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
@@ -10,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bench::postgres::Stop;
+use support::origin::{Origin, ask};
 use support::{Gate, server, session, until};
 
 fn gatekeeper(args: &[&str]) -> Command {
@@ -91,7 +93,12 @@ async fn a_pause_waits_for_the_last_transaction_and_a_client_that_leaves_takes_i
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("paused: no request is in flight"));
     let (code, told, _) = ran(&["status", "--admin", &socket]);
-    assert!(code == 3 && told.contains("paused (*)"), "{told}");
+    for line in [
+        "  paused (the whole gate): requests wait until `gatekeeper resume`\n",
+        "not well: gate postgres: paused by an operator (the whole gate)\n",
+    ] {
+        assert!(code == 3 && told.contains(line), "{told}");
+    }
 
     let waits = second.batch_execute("SELECT 2");
     tokio::pin!(waits);
@@ -298,4 +305,86 @@ fn the_example_of_pgbouncer_becomes_a_configuration_that_passes_check() {
     }
     let (code, _, said) = ran(&["import", "/nowhere/pgbouncer.ini"]);
     assert!(code == 2 && said.contains("/nowhere/pgbouncer.ini: cannot be read"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_an_emergency_everything_passes_until_the_gate_is_told_to_decide_again() {
+    let server = server();
+    server.psql("CREATE TABLE locked (n int)").expect("a table");
+    let settings = ["name = \"shop\"", "connections = 3", "capacity = \"1ms\""].map(str::to_owned);
+    let gate = Gate::start(server.port(), &settings);
+    let (lock, connection) =
+        tokio_postgres::connect(&server.dsn(), tokio_postgres::NoTls).await.expect("a session");
+    tokio::spawn(connection);
+    lock.batch_execute("BEGIN; LOCK TABLE locked").await.expect("it is locked");
+    let mut writers = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let client = session(&server, &gate).await;
+        writers.spawn(async move { client.batch_execute("INSERT INTO locked VALUES (1)").await });
+    }
+    let are = async |in_flight: u64, queued: u64| {
+        let status = gate.status();
+        (status["in_flight"].as_u64(), status["queued"].as_u64()) == (Some(in_flight), Some(queued))
+    };
+    until("one runs and three wait", async || are(1, 3).await).await;
+
+    let (code, told, said) = ran(&["pass", "--admin", &gate.admin_socket()]);
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert!(told.starts_with("everything passes: no order, bound, target or class holds"), "{told}");
+    until("as many run as there are connections", async || are(3, 1).await).await;
+    let (code, _, said) = ran(&["pass", "--admin", &gate.admin_socket()]);
+    assert!(code == 1 && said.contains("everything passes already"), "{said}");
+    let (code, told, _) = ran(&["status", "--admin", &gate.admin_address()]);
+    assert!(code == 3 && told.contains("not well: gate shop: everything passes, by an operator"), "{told}");
+    assert!(told.contains("decides nothing until `gatekeeper enforce`"), "{told}");
+    assert!(gate.metrics().contains("gatekeeper_passes_everything{gate=\"shop\"} 1.0"));
+
+    // A reload changes what will be decided again, and ends nothing.
+    gate.reconfigure(&["name = \"shop\"", "connections = 2", "capacity = \"1ms\""].map(str::to_owned));
+    assert_eq!(ran(&["reload", "--admin", &gate.admin_socket()]).0, 0);
+    assert_eq!(gate.status()["passes_everything"], true);
+    assert_eq!(gate.status()["passing_max"], 2);
+
+    let (code, told, said) = ran(&["enforce", "--admin", &gate.admin_socket()]);
+    assert_eq!(
+        (code, told.as_str(), said.as_str()),
+        (0, "the gate decides again, as the configuration says\n", "")
+    );
+    assert_eq!(ran(&["status", "--admin", &gate.admin_address()]).0, 0);
+    lock.batch_execute("COMMIT").await.expect("it is let go");
+    while let Some(written) = writers.join_next().await {
+        written.expect("it runs").expect("it is written");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_http_everything_runs_at_once_in_an_emergency() {
+    let origin = Origin::start("site").await;
+    let start = |mode: &str| {
+        let port = bench::postgres::free_port().expect("a free port");
+        let settings = ["protocol = \"http\"", "connections = 1", mode].map(str::to_owned);
+        let gate = Gate::start_between(&format!("127.0.0.1:{port}"), &origin.address.to_string(), &settings);
+        (gate, port)
+    };
+    let (gate, port) = start("mode = \"enforce\"");
+    let asked: Vec<_> = (0..5)
+        .map(|_| std::thread::spawn(move || ask(port, "/held", &[]).expect("a response").status))
+        .collect();
+    until("one runs and four wait", async || origin.asked() == 1 && gate.status()["queued"] == 4).await;
+    assert_eq!(ran(&["pass", "--admin", &gate.admin_socket()]).0, 0);
+    until("all run", async || origin.asked() == 5).await;
+    // What is told of connections is what is configured.
+    assert_eq!(
+        (&gate.status()["connections"], &gate.status()["passing_max"]),
+        (&1.into(), &serde_json::Value::Null)
+    );
+    let (_, told, _) = ran(&["status", "--admin", &gate.admin_address()]);
+    assert!(!told.contains("kept by sessions"), "{told}");
+    origin.let_go(5);
+    for asked in asked {
+        assert_eq!(asked.join().expect("it ends"), 200);
+    }
+    let (gate, _) = start("mode = \"observe\"");
+    let (code, _, said) = ran(&["pass", "--admin", &gate.admin_socket()]);
+    assert!(code == 1 && said.contains("it only observes, so everything passes"), "{said}");
 }

@@ -54,6 +54,43 @@ async fn what_was_learned_and_counted_can_be_read_and_holds_no_literal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_type_tells_which_users_and_applications_ask_for_it() {
+    let server = server();
+    server.psql("CREATE ROLE ann LOGIN PASSWORD 'p'").expect("a role");
+    let gate = Gate::start(server.port(), &[]);
+    let connect = async |more: &str| {
+        let dsn = format!("{} {more}", server.dsn_through(gate.port()));
+        let (client, connection) =
+            tokio_postgres::connect(&dsn, tokio_postgres::NoTls).await.expect("a login");
+        tokio::spawn(connection);
+        client
+    };
+    let shop = connect("application_name=shop").await;
+    let ann = connect("user=ann password=p application_name=psql").await;
+    for _ in 0..3 {
+        shop.batch_execute("SELECT 7").await.expect("it runs");
+    }
+    ann.batch_execute("SELECT 7").await.expect("it runs");
+    shop.batch_execute("SET application_name = 'nightly'").await.expect("it runs");
+    for _ in 0..2 {
+        shop.batch_execute("SELECT 7").await.expect("it runs");
+    }
+    let types = gate.types();
+    let mut types = types.as_array().expect("a list").iter();
+    let found = types.find(|known| known["type"] == "postgres: select ?").expect("the type");
+    let asked = found["asked_by"].as_array().expect("a list");
+    let told = |at: usize| ["user", "application", "requests"].map(|name| asked[at][name].to_string());
+    assert_eq!(told(0), ["\"postgres\"", "\"shop\"", "3"]);
+    assert_eq!(told(1), ["\"postgres\"", "\"nightly\"", "2"]);
+    assert_eq!(told(2), ["\"ann\"", "\"psql\"", "1"]);
+    assert_eq!(asked.len(), 3);
+    // One type alone can be asked for.
+    let url = format!("http://{}/types?id={}", gate.admin_address(), found["id"].as_str().expect("an id"));
+    let alone = ureq::get(&url).call().expect("an answer").body_mut().read_to_string().expect("a text");
+    assert_eq!(alone.matches("\"asked_by\"").count(), 1, "{alone}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_signal_a_transaction_may_end_and_then_the_process_does() {
     let server = server();
     let mut gate = Gate::start(server.port(), &[]);

@@ -4,9 +4,15 @@
 mod gate;
 mod support;
 
-use gate::Scene;
-use gate::client::{Client, parse, query, sync, use_of};
+use std::os::unix::fs::PermissionsExt as _;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use gate::client::{Client, parse, query, sync, use_of};
+use gate::{DATABASE, Scene};
+
+/// A request of some milliseconds.
+const SHORT: &str = "SELECT count(*) FROM generate_series(1, 20000)";
 /// The gate's budget.
 const CONNECTIONS: usize = 4;
 
@@ -60,6 +66,55 @@ fn what_start_up_sets_and_is_not_tracked_keeps_pools_apart() {
         assert_eq!(exact.column("SHOW extra_float_digits"), ["-3"]);
     }
     assert_eq!(scene.settled()["pools"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn an_idle_connection_moves_to_a_pool_whose_short_requests_wait() {
+    let users = tempfile::tempdir().expect("a directory");
+    let path = users.path().join("users.txt");
+    std::fs::write(&path, "\"erin\" \"\"\n\"frank\" \"\"\n").expect("a file");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("its mode");
+    let file = format!("users_file = \"{}\"", path.display());
+    let scene = Scene::start("erin", &["connections = 4", "long_limit = 3", "auth = \"trust\"", &file]);
+    scene.setup("CREATE ROLE frank SUPERUSER LOGIN");
+    let port = scene.gate.port();
+    let mut longs: Vec<Client> = (0..2).map(|_| Client::login(port, "frank", DATABASE)).collect();
+    let mut shorts: Vec<Client> = (0..10).map(|_| scene.client()).collect();
+    for session in shorts.iter_mut().chain(&mut longs) {
+        (0..20).for_each(|_| session.run(SHORT));
+    }
+    (0..3).for_each(|_| longs[0].run("SELECT pg_sleep(0.2)"));
+    let sizes = || {
+        let status = scene.gate.status();
+        let of = |user: &str| {
+            let pools = status["pools"].as_array().expect("pools");
+            pools.iter().find(|pool| pool["user"] == user).and_then(|pool| pool["connections"].as_u64())
+        };
+        (of("frank"), of("erin"))
+    };
+    scene.until("equal shares", || sizes() == (Some(2), Some(2)));
+    longs.iter_mut().for_each(|session| session.send(&query("SELECT pg_sleep(600)")));
+    scene.until("one runs, and the other waits for the connection that shorts can have", || {
+        let status = scene.gate.status();
+        status["long_in_flight"] == 1 && status["queued"] == 1
+    });
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for session in &mut shorts {
+            let stop = &stop;
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    session.run(SHORT);
+                }
+            });
+        }
+        let moved = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            scene.until("the idle connection has moved", || sizes() == (Some(1), Some(3)));
+        }));
+        stop.store(true, Ordering::Relaxed);
+        moved.expect("it moves");
+    });
+    scene.setup("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'frank'");
 }
 
 #[test]

@@ -280,8 +280,72 @@ fn the_log_says_why_nobody_goes_on() {
     scene.until("the log says so", || scene.gate.log().contains("idle in transactions"));
     let log = scene.gate.log();
     let line = log.lines().find(|line| line.contains("idle in transactions")).expect("the line");
-    assert!(line.contains("level=warn") && line.contains("idle_in_transaction_session_timeout"), "{line}");
+    let (user, keys) = (format!("oldest_user={} ", scene.user), "idle_in_transaction_session_timeout");
+    for word in ["level=warn", keys, " idle_transaction_timeout", "oldest_session=", &user] {
+        assert!(line.contains(word), "{line}");
+    }
+    assert!(line.contains("oldest_address=127.0.0.1:") || line.contains("oldest_address=unix"), "{line}");
     holder.let_go();
     assert_eq!(first.answers(), "T D(1) C(SELECT 1) Z(I)");
     scene.settled();
+}
+
+/// The line of the log that says why nobody goes on.
+fn said(scene: &Scene) -> String {
+    let line =
+        || scene.gate.log().lines().find(|line| line.contains("idle in transactions")).map(str::to_owned);
+    scene.until("the log says so", || line().is_some());
+    line().expect("the line")
+}
+
+#[test]
+fn the_log_says_so_where_a_statement_waits_for_the_lock_of_an_idle_client() {
+    let scene = Scene::start("stuck_lock", &["connections = 2"]);
+    scene.setup("CREATE TABLE t (a int, b text); INSERT INTO t VALUES (1, 'one')");
+    let [mut holder, mut locked, mut third] = scene.clients();
+    holder.hold();
+    assert_eq!(holder.query("UPDATE t SET b = 'two'"), "C(UPDATE 1) Z(T)");
+    locked.send(&query("UPDATE t SET b = 'three'"));
+    scene.until("it waits for the lock", || {
+        scene.see("SELECT pid FROM pg_locks WHERE NOT granted").len() == 1
+    });
+    third.send(&query("SELECT 1"));
+    let line = said(&scene);
+    assert!(line.contains("in_transactions=1 keeping=0 running=1") && line.contains("locks"), "{line}");
+    holder.let_go();
+    assert_eq!(locked.answers(), "C(UPDATE 1) Z(I)");
+    assert_eq!(third.answers(), "T D(1) C(SELECT 1) Z(I)");
+    scene.settled();
+}
+
+#[test]
+fn the_log_says_so_where_clients_keep_their_connections() {
+    let scene = Scene::start("stuck_pinned", ONE);
+    let [mut holder, mut first] = scene.clients();
+    assert_eq!(holder.query("LISTEN x"), "C(LISTEN) Z(I)");
+    first.send(&query("SELECT 1"));
+    let line = said(&scene);
+    assert!(line.contains("in_transactions=0 keeping=1") && line.contains("kept_for=LISTEN"), "{line}");
+    assert_eq!(holder.query("UNLISTEN *"), "C(UNLISTEN) Z(I)");
+    assert_eq!(first.answers(), "T D(1) C(SELECT 1) Z(I)");
+    scene.settled();
+}
+
+#[test]
+fn a_text_that_waits_for_a_lock_holds_up_no_other() {
+    let (scene, mut holder, mut first, mut second) = held("table_lock");
+    let before = scene.lasting_processes();
+    assert_eq!(holder.query("LOCK TABLE t"), "C(LOCK TABLE) Z(T)");
+    first.send(&prepare("s", "SELECT a FROM t"));
+    // It has left the spare connection, over which the others go.
+    scene.until_queued(1);
+    for number in 0..3 {
+        let other = prepare("", &format!("SELECT {number}"));
+        assert_eq!(second.ask(&other), "1 Z(I)");
+    }
+    holder.let_go();
+    assert_eq!(first.answers(), "1 Z(I)");
+    assert_eq!(first.ask(&run("s")), "2 D(1) C(SELECT 1) Z(I)");
+    scene.settled();
+    scene.assert_whole(&before);
 }

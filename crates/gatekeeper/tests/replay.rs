@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
+use admission::ClassId;
+use proxy::trace::{Entry, Item, TraceReader, What};
 use support::{Gate, server, session};
 
 /// Exit status, standard output, standard error.
@@ -131,6 +133,40 @@ async fn what_was_recorded_is_replayed_with_each_request_of_each_type() {
     let (code, _, said) = replay(&trace, &["--connections", "many"]);
     assert_eq!(code, Some(2));
     assert!(said.contains("--connections \"many\""), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_request_is_recorded_with_its_class() {
+    let (server, directory) = (server(), tempfile::tempdir().expect("a temporary directory"));
+    let path = directory.path().join("shop.trace");
+    let settings = [
+        format!("trace_file = {:?}", path.display().to_string()),
+        "[[gate.class]]\nname = \"reports\"\napplication = \"reports\"".to_owned(),
+    ];
+    let mut gate = Gate::start(server.port(), &settings);
+    for (application, requests) in [("reports", 3), ("shop", 2)] {
+        let dsn = format!("{} application_name={application}", server.dsn_through(gate.port()));
+        let (client, connection) =
+            tokio_postgres::connect(&dsn, tokio_postgres::NoTls).await.expect("the login succeeds");
+        tokio::spawn(connection);
+        for _ in 0..requests {
+            client.batch_execute("SELECT 1").await.expect("it runs");
+        }
+    }
+    gate.signal("TERM");
+    assert_eq!(gate.wait().code(), Some(0));
+    let mut trace = TraceReader::new(std::fs::File::open(&path).expect("a trace")).expect("it begins well");
+    let mut classes: HashMap<ClassId, u64> = HashMap::new();
+    while let Some(item) = trace.next_item().expect("it is whole") {
+        if let Item::Entry(Entry { what: What::Arrived { class, .. }, .. }) = item {
+            *classes.entry(class).or_default() += 1;
+        }
+    }
+    assert_eq!(classes, HashMap::from([(ClassId::named("reports"), 3), (ClassId::DEFAULT, 2)]));
+    let (code, table, said) = replay(&path, &["--cores", "1"]);
+    assert_eq!(code, Some(0), "{said}");
+    let replayed = table.lines().find_map(|line| line.strip_prefix("replayed")).expect("a row");
+    assert_eq!(replayed.split_whitespace().take(2).collect::<Vec<_>>(), ["5", "5"], "{table}");
 }
 
 #[test]

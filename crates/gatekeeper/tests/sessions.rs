@@ -9,6 +9,7 @@ mod support;
 
 use gate::Scene;
 use gate::client::{Client, group, parse, query, sync, synced, terminate, use_of};
+use support::raw::message;
 
 /// Two sessions of one user that share one connection.
 fn pair(user: &str) -> (Scene, Client, Client) {
@@ -37,6 +38,56 @@ fn a_savepoint_behind_a_deferred_begin_is_undone() {
         assert_eq!(shown(&mut a, "app.tenant"), "8", "{change}");
     }
     scene.settled();
+}
+
+/// The first call of all tells the gate that sequences are asked.
+#[test]
+fn a_sequence_tells_no_session_what_it_gave_another() {
+    let (scene, mut a, mut b) = pair("sequences");
+    a.run("CREATE SEQUENCE orders START 7");
+    a.run("SELECT nextval('orders')");
+    for ask in ["SELECT lastval()", "SELECT pg_catalog.currval('orders')", "SELECT 1; SELECT lastval()"] {
+        let answer = b.query(ask);
+        assert!(answer.contains("55000"), "{ask}: {answer}");
+        // In a transaction that began with another statement, too.
+        try_all(&mut a, &["SELECT nextval('orders')"]);
+        try_all(&mut b, &["BEGIN", "SELECT 1"]);
+        let answer = b.query("SELECT lastval()");
+        assert!(answer.contains("55000"), "{answer}");
+        b.run("ROLLBACK");
+        a.run("SELECT nextval('orders')");
+    }
+    let given = a.column("SELECT nextval('orders')");
+    assert_eq!(a.column("SELECT currval('orders')"), given, "nobody came between");
+    b.run("BEGIN");
+    let given = b.column("SELECT nextval('orders')");
+    assert_eq!(b.column("SELECT lastval()"), given);
+    b.run("COMMIT");
+    scene.settled();
+}
+
+/// However the first call of all is written, and whichever message brings it.
+#[test]
+fn the_first_that_asks_a_sequence_hears_of_no_other_session() {
+    type Ask = fn(&str) -> Vec<u8>;
+    let asked: [(&str, Ask); 7] = [
+        (r#"SELECT U&"last\0076al"()"#, query),
+        ("DO $$ BEGIN RAISE EXCEPTION '%', lastval(); END $$", query),
+        ("DO $$ BEGIN EXECUTE 'SELECT LASTVAL()'; END $$", query),
+        ("SELECT query_to_xml('select lastval()', true, true, '')", query),
+        ("PREPARE s AS SELECT lastval(); EXECUTE s", query),
+        ("SELECT lastval()", |sql| [group("SELECT 1"), group(sql), sync()].concat()),
+        ("lastval() by its number", |_| message(b'F', b"\0\0\x09\xff\0\0\0\0\0\0")),
+    ];
+    for (number, (ask, by)) in asked.into_iter().enumerate() {
+        let (scene, mut a, mut b) = pair(&format!("first_asked_{number}"));
+        a.run("CREATE SEQUENCE orders START 7");
+        a.run("SELECT nextval('orders')");
+        let answer = b.ask(&by(ask));
+        assert!(answer.contains("55000"), "{ask}: {answer}");
+        drop((a, b));
+        scene.settled();
+    }
 }
 
 #[test]
@@ -85,6 +136,50 @@ fn a_set_behind_a_reset_of_the_same_reported_setting_stays() {
     a.run("reset all; set default_transaction_read_only = on");
     assert_eq!(a.query("insert into t values (1)"), "E(25006) Z(I)");
     scene.settled();
+}
+
+/// Each reported setting, what it is set to, how it is shown then, and another value.
+const REPORTED: [(&str, &str, &str, &str); 5] = [
+    ("timezone", "Asia/Tokyo", "Asia/Tokyo", "UTC"),
+    ("client_encoding", "LATIN1", "LATIN1", "WIN1252"),
+    // The first column ends at the comma.
+    ("datestyle", "German, DMY", "German", "SQL, MDY"),
+    ("application_name", "mine", "mine", "other"),
+    ("default_transaction_read_only", "on", "on", "off"),
+];
+
+#[test]
+fn each_reported_setting_stays_that_is_set_behind_a_reset_unnamed_or_named() {
+    // Some of these pin.
+    let (_scene, mut a, _) = pair("set_behind_each_reset");
+    let named = |(number, sql): (usize, &str)| {
+        let name = format!("s{number}");
+        [parse(&name, sql), use_of(&name)].concat()
+    };
+    for (setting, value, shows, other) in REPORTED {
+        for (first, second) in [
+            (format!("reset {setting}"), format!("set {setting} = '{value}'")),
+            ("reset all".to_owned(), format!("set {setting} = '{value}'")),
+            (
+                format!("set {setting} to default"),
+                format!("select set_config('{setting}', '{value}', false)"),
+            ),
+        ] {
+            let unnamed = [group(&first), group(&second)].concat();
+            let named: Vec<u8> = [&*first, &second].into_iter().enumerate().flat_map(named).collect();
+            for group in [unnamed, named] {
+                a.run(&format!("set {setting} = '{other}'"));
+                let told = a.ask(&[group, sync()].concat());
+                assert!(told.ends_with("Z(I)") && !told.contains("E("), "{first}; {second}: {told}");
+                assert_eq!(shown(&mut a, setting), shows, "{first}; {second}");
+                a.run("deallocate all");
+            }
+            a.run(&format!("set {setting} = '{other}'"));
+            a.run(&format!("begin; {first}; {second}; commit"));
+            assert_eq!(shown(&mut a, setting), shows, "{first}; {second} in one text");
+        }
+        a.run("reset all");
+    }
 }
 
 #[test]
@@ -204,7 +299,7 @@ fn a_setting_that_cannot_be_restored_costs_nobody_a_connection() {
     assert_eq!(c.query("SELECT 1"), "E(22023) Z(I)");
     assert_eq!(c.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
     assert_eq!(a.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
-    assert_eq!(scene.processes(), before);
+    assert_eq!(scene.lasting_processes(), before);
     scene.settled();
 }
 
@@ -292,5 +387,33 @@ fn a_name_of_a_statement_that_the_gate_answers_is_taken_once() {
     }
     assert_eq!(a.ask(&[query("SELECT 1"), synced("SELECT 2")].concat()), "T D(1) C(SELECT 1) Z(I)");
     assert_eq!(a.answers(), "1 2 D(2) C(SELECT 1) Z(I)");
+    scene.settled();
+}
+
+/// The guide's policy sees no difference between a connection that has never seen `app.tenant` and one on
+/// which another session has set it.
+#[test]
+fn the_guides_row_policy_shows_each_tenant_its_own_rows_and_nothing_to_others() {
+    let scene = Scene::start("row_policy", &["connections = 1"]);
+    // Policies hold for anybody else.
+    scene.setup("ALTER ROLE row_policy NOSUPERUSER");
+    let [mut a, mut b] = scene.clients();
+    let guide = include_str!("../../../docs/guide/sessions.md");
+    let policy =
+        guide.lines().find(|line| line.starts_with("CREATE POLICY")).expect("the guide has a policy");
+    a.run("CREATE TABLE orders (tenant int, what text)");
+    a.run("INSERT INTO orders VALUES (1, 'one'), (2, 'two')");
+    a.run("ALTER TABLE orders ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY");
+    a.run(policy);
+    let seen = |client: &mut Client| client.column("SELECT what FROM orders");
+    assert!(seen(&mut a).is_empty(), "no tenant was ever set");
+    b.run("SET app.tenant = '1'");
+    assert_eq!(seen(&mut b), ["one"]);
+    assert_eq!(a.column("SELECT current_setting('app.tenant', true) = ''"), ["t"], "the placeholder stays");
+    assert!(seen(&mut a).is_empty(), "another session has set a tenant");
+    a.run("SET app.tenant = '2'");
+    assert_eq!((seen(&mut a), seen(&mut b)), (vec!["two".to_owned()], vec!["one".to_owned()]));
+    a.run("RESET app.tenant");
+    assert!(seen(&mut a).is_empty());
     scene.settled();
 }

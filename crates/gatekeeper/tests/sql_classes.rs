@@ -84,8 +84,8 @@ async fn a_full_queue_of_one_application_refuses_only_its_own() {
     let served = run(&shop, "SELECT 4");
     let refused = told(second.await.expect("no panic"));
     assert_eq!(refused.code().code(), "53300");
-    assert!(refused.detail().is_some_and(|why| why.contains("service class")), "{refused:?}");
-    assert!(refused.hint().is_some_and(|hint| hint.contains("other classes are served")), "{refused:?}");
+    assert!(refused.detail().is_some_and(|why| why.contains("more than their share")), "{refused:?}");
+    assert!(refused.hint().is_some_and(|hint| hint.contains("requests of others are served")), "{refused:?}");
     assert_eq!(
         (of(&gate, "reports", "over_share_total"), of(&gate, "shop", "rejected_total")),
         (Some(1.0), Some(0.0))
@@ -297,4 +297,47 @@ async fn an_application_in_the_background_goes_when_nobody_else_waits() {
         classes.iter().any(|class| class["class"] == "reports" && class["background"] == true),
         "{status}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_that_floods_goes_before_another_one_with_one_request_of_each_of_its_queues() {
+    let server = server();
+    server.psql("CREATE TABLE ran (at serial, who text DEFAULT current_user)").expect("the table is made");
+    for role in ["loud", "quiet"] {
+        let make = format!("CREATE ROLE {role} LOGIN SUPERUSER PASSWORD 'b'");
+        server.psql(&make).expect("the role is made");
+    }
+    let gate = gate(
+        &server,
+        &["connections = 4", "capacity = \"1ms\"", "[[gate.class]]\nname = \"default\"\ntenant = \"user\""],
+    );
+    let dsn = server.dsn_through(gate.port());
+    let session = async |user: &str| {
+        let mut config: tokio_postgres::Config = dsn.parse().expect("a DSN");
+        let (client, connection) =
+            config.user(user).password("b").connect(NoTls).await.expect("the login succeeds");
+        tokio::spawn(connection);
+        Arc::new(client)
+    };
+    let mut sessions = Vec::new();
+    for user in [["loud"; 12].as_slice(), &["quiet"]].concat() {
+        sessions.push(session(user).await);
+    }
+    // The capacity is full as long as one waits for a lock.
+    let (lock, connection) = tokio_postgres::connect(&server.dsn(), NoTls).await.expect("a session");
+    tokio::spawn(connection);
+    lock.batch_execute("SELECT pg_advisory_lock(1)").await.expect("it is locked");
+    let holder = run(&session("loud").await, "SELECT pg_advisory_xact_lock(1)");
+    until("it runs", async || gate.status()["in_flight"] == 1).await;
+    let mut running = Vec::new();
+    for (client, queued) in sessions.iter().zip(1..) {
+        running.push(run(client, "INSERT INTO ran DEFAULT VALUES"));
+        until_queued(&gate, queued).await;
+    }
+    lock.batch_execute("SELECT pg_advisory_unlock(1)").await.expect("it lets go");
+    for served in running.into_iter().chain([holder]) {
+        served.await.expect("no panic").expect("it is served");
+    }
+    let before = server.psql("SELECT at FROM ran WHERE who = 'quiet'").expect("it is asked");
+    assert!(before.trim().parse::<u32>().is_ok_and(|at| at <= 5), "the {before}th of 13");
 }

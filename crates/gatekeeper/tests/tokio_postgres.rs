@@ -294,3 +294,29 @@ async fn rows_of_a_large_result_stream_through_flat_memory() {
     assert_eq!(received, 105_000_000);
     memory.assert_flat();
 }
+
+/// Of 24 clients, each sets its tenant, and changes it in a nested transaction that fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nested_transactions_that_fail_leave_each_client_its_own_setting() {
+    const ROUNDS: usize = 50;
+    let stack = shared();
+    let dsn = stack.dsn();
+    let client = async |tenant: usize| -> Result<usize, Error> {
+        let mut client = session(&dsn).await;
+        client.batch_execute(&format!("SET app.tenant = '{tenant}'")).await?;
+        let mut wrong = 0;
+        for round in 0..ROUNDS {
+            let mut outer = client.transaction().await?;
+            let inner = outer.transaction().await?;
+            inner.batch_execute(&format!("SET app.tenant = '{}'", tenant + round)).await?;
+            inner.batch_execute("SELECT 1/0").await.expect_err("nobody divides by zero");
+            inner.rollback().await?;
+            outer.commit().await?;
+            let row = client.query_one("SELECT current_setting('app.tenant')", &[]).await?;
+            wrong += usize::from(row.get::<_, &str>(0) != tenant.to_string());
+        }
+        Ok(wrong)
+    };
+    let wrong = try_join_all((0..24).map(|tenant| client(100 * tenant))).await.expect("each runs");
+    assert_eq!(wrong.iter().sum::<usize>(), 0, "reads of another tenant, of {}", 24 * ROUNDS);
+}

@@ -93,6 +93,44 @@ async fn a_visitors_request_is_told_by_its_trace() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_that_waits_for_the_uplink_says_so() {
+    let origin = Origin::start("site").await;
+    let lines = ["protocol = \"http\"", "name = \"web\"", "uplink = \"1Mbit\""].map(str::to_owned);
+    let gate = Gate::start(origin.address.port(), &lines);
+    let port = gate.port();
+    // The answer has the path in it: some packets of a millisecond and more each.
+    let path = format!("/{}", "a".repeat(12_000));
+    let parent = format!("traceparent: 00-{TRACE}09-00f067aa0ba902b7-00");
+    let answer = tokio::task::spawn_blocking(move || ask(port, &path, &[&parent]).expect("a response"));
+    assert!(answer.await.expect("no panic").body.len() > 12_000);
+    let told = || of(&gate, 9).filter(|told| told["uplink_seconds"].as_f64() > Some(0.0));
+    until("the wait is told", async || told().is_some()).await;
+    let story = told().expect("it is kept")["story"].to_string();
+    assert!(story.contains("Its response waited ") && story.contains(" for the uplink"), "{story}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_statement_names_its_request() {
+    let server = server();
+    let settings = ["name = \"shop\"", "connections = 1", "queue_max = 1", "queue_timeout = \"200ms\""];
+    let gate = Gate::start(server.port(), &settings.map(str::to_owned));
+    let (holder, waiter, refused) =
+        (session(&server, &gate).await, session(&server, &gate).await, session(&server, &gate).await);
+    holder.batch_execute("BEGIN; SELECT 1").await.expect("it runs");
+    let waits = tokio::spawn(async move { waiter.batch_execute("SELECT 2").await });
+    until("one waits", async || gate.status()["queued"] == 1).await;
+    let at_once = refused.batch_execute("SELECT 3").await.expect_err("the queue is full");
+    let later = waits.await.expect("no panic").expect_err("it waits too long");
+    for (error, reason) in [(at_once, "queue_full"), (later, "queue_timeout")] {
+        let hint = error.as_db_error().and_then(|told| told.hint()).expect("a hint").to_owned();
+        let (_, id) = hint.rsplit_once("gatekeeper why ").expect("it names the request");
+        let story = told(&gate, &[id]);
+        assert_eq!(story["requests"][0]["reason"], reason, "{hint}: {story}");
+    }
+    holder.batch_execute("COMMIT").await.expect("it ends");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_is_told_by_the_trace_in_its_comment_and_by_its_session() {
     let server = server();

@@ -1,19 +1,19 @@
 //! What a gate for HTTP is told.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use admission::{ClassId, Cutoffs, EgressOrder};
+use admission::{Cutoffs, EgressOrder};
 use config::{HttpVersion, Mode};
 use proxy::http::{
-    AccessLog, ClassRule, Files, HealthCheck, Settings, Speaks, Traces, TypeField, TypeRule, UplinkRate,
-    UplinkSettings, rule_segments,
+    AccessLog, ClassRule, Files, HealthCheck, KernelBands, Settings, Speaks, Traces, TypeField, TypeRule,
+    UplinkRate, UplinkSettings, rule_segments,
 };
+use proxy::ordinary;
 use proxy::otlp::Exporter;
 
-use super::{address, keepalive, network};
+use super::{address, keepalive, network, tenant};
 use crate::files;
 
 /// The longest page, in bytes: it is kept, and sent to every client that is refused.
@@ -51,7 +51,7 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
         trusted_proxies: http.trusted_proxies.iter().map(network).collect(),
         proxy_protocol: http.proxy_protocol,
         types: http.routes.iter().map(rule).collect(),
-        classes: gate.classes.iter().filter_map(class_rule).collect(),
+        classes: gate.classes.iter().map(class_rule).collect(),
         type_field: match http.type_field {
             config::TypeField::Use => TypeField::Use,
             config::TypeField::Ignore => TypeField::Ignore,
@@ -69,19 +69,30 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
             exporter: Exporter::start(address(collector), &gate.name),
             share: http.otlp_share,
         }),
-        uplink: http.uplink.map(|uplink| uplink_of(uplink, http.egress)),
+        uplink: http.uplink.map(|uplink| uplink_of(uplink, http.egress)).transpose()?,
         keepalive: keepalive(gate),
         observe: gate.mode == Mode::Observe,
         ..Settings::new(http.upstream.iter().map(address).collect())
     })
 }
 
-fn uplink_of(uplink: config::Uplink, order: config::Egress) -> UplinkSettings {
-    let rate = match uplink {
-        config::Uplink::Bits(bits) => UplinkRate::Set(bits),
-        config::Uplink::Auto => UplinkRate::Found,
+/// # Errors
+/// The kernel refuses the priorities of its bands.
+fn uplink_of(uplink: config::Uplink, order: config::Egress) -> Result<UplinkSettings, String> {
+    let (rate, order) = match uplink {
+        config::Uplink::Bits(bits) => (UplinkRate::Set(bits), egress(order)),
+        config::Uplink::Auto => (UplinkRate::Found, egress(order)),
+        config::Uplink::Kernel(bands) => {
+            let bands = match bands {
+                config::KernelBands::Htb => KernelBands::Htb,
+                config::KernelBands::Prio => KernelBands::Prio,
+                config::KernelBands::PfifoFast => KernelBands::PfifoFast,
+            };
+            bands.examine().map_err(|error| format!("uplink: {error}"))?;
+            (UplinkRate::Kernel(bands), EgressOrder::Bands(Cutoffs::Learned))
+        }
     };
-    UplinkSettings { rate, order: egress(order) }
+    Ok(UplinkSettings { rate, order })
 }
 
 fn egress(egress: config::Egress) -> EgressOrder {
@@ -92,16 +103,15 @@ fn egress(egress: config::Egress) -> EgressOrder {
     }
 }
 
-/// `None`: it says only the weight of the default class.
-fn class_rule(class: &config::Class) -> Option<ClassRule> {
-    let rule = ClassRule {
+fn class_rule(class: &config::Class) -> ClassRule {
+    ClassRule {
         name: class.name.clone(),
         paths: class.paths.iter().map(|path| rule_segments(path)).collect(),
         hosts: class.hosts.clone(),
         fields: class.fields.iter().map(|field| (field.name.clone(), field.value.clone())).collect(),
         networks: class.networks.iter().map(network).collect(),
-    };
-    (class.name != ClassId::DEFAULT_NAME).then_some(rule)
+        tenant: class.tenant.as_ref().map(tenant),
+    }
 }
 
 fn rule(route: &config::Route) -> TypeRule {
@@ -120,7 +130,7 @@ fn rule(route: &config::Route) -> TypeRule {
 pub(crate) fn page(path: &Path) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let mut page = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    let file = ordinary::open(path).map_err(failed)?;
     file.take(PAGE_BYTES_MAX + 1).read_to_end(&mut page).map_err(failed)?;
     if page.len() as u64 > PAGE_BYTES_MAX {
         return Err(format!("{} is longer than {PAGE_BYTES_MAX} bytes", path.display()));

@@ -1,5 +1,5 @@
-//! `gatekeeper status`, `reload`, `drain`, `pause` and `resume`: an operator's commands to a running
-//! gatekeeper, over its admin listener.
+//! `gatekeeper status`, `reload`, `drain`, `pause`, `resume`, `pass` and `enforce`: an operator's
+//! commands to a running gatekeeper, over its admin listener.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::running::asked;
 use super::table::{clean, long_time};
 use crate::Failure;
-use crate::cli::{AdminArgs, DrainArgs, PauseArgs, StatusArgs};
+use crate::cli::{AdminArgs, DrainArgs, EmergencyArgs, PauseArgs, StatusArgs};
 use crate::remote::{Answer, Remote, block_on};
 
 /// How often `drain --wait` looks whether the process has ended.
@@ -48,10 +48,21 @@ fn ills(status: &Status) -> Vec<String> {
             ills.push(format!("gate {name}: the service has stopped answering"));
         }
         if !gate.paused.is_empty() {
-            ills.push(format!("gate {name}: paused ({})", clean(&gate.paused.join(", "))));
+            ills.push(format!("gate {name}: paused by an operator ({})", clean(&paused(gate))));
+        }
+        if gate.passes_everything {
+            ills.push(format!("gate {name}: everything passes, by an operator"));
         }
     }
     ills
+}
+
+/// What an operator has paused of a gate.
+fn paused(gate: &GateStatus) -> String {
+    match gate.paused.iter().any(|name| name == "*") {
+        true => "the whole gate".to_owned(),
+        false => format!("database {}", gate.paused.join(", ")),
+    }
 }
 
 fn told(status: &Status, remote: &Remote) -> String {
@@ -64,7 +75,8 @@ fn told(status: &Status, remote: &Remote) -> String {
     text
 }
 
-fn told_of(gate: &GateStatus) -> String {
+/// One gate in a few lines.
+pub(super) fn told_of(gate: &GateStatus) -> String {
     let mut text = String::new();
     let mut line = |told: String| {
         // A string takes all.
@@ -74,6 +86,12 @@ fn told_of(gate: &GateStatus) -> String {
         let error = it.last_error.as_ref().filter(|_| it.state == "down");
         let error = error.map_or(String::new(), |error| format!(": {error}"));
         line(format!("upstream {} is {} since {}{error}", it.address, it.state, long_time(it.since_seconds)));
+    }
+    if !gate.paused.is_empty() {
+        line(format!("paused ({}): requests wait until `gatekeeper resume`", paused(gate)));
+    }
+    if gate.passes_everything {
+        line("everything passes: the gate decides nothing until `gatekeeper enforce`".to_owned());
     }
     let bound = gate.capacity_requests.map_or(String::new(), |most| format!(", of {most} at most"));
     match gate.really_in_flight {
@@ -85,9 +103,15 @@ fn told_of(gate: &GateStatus) -> String {
     }
     let found = gate.connections_found.as_ref().map_or(String::new(), |found| format!(" ({})", found.why));
     let would = if gate.really_in_flight.is_some() { "would be " } else { "" };
+    // Over HTTP there are no sessions, and a pool is of an address alone.
+    let is_http = gate.pools.iter().all(|pool| pool.user.is_empty() && !pool.database.is_empty());
+    let kept = match is_http && gate.connections_pinned == 0 {
+        true => String::new(),
+        false => format!(", {} kept by sessions", gate.connections_pinned),
+    };
     line(format!(
-        "{} of {} connections {would}in use, {} kept by sessions{found}",
-        gate.connections_in_use, gate.connections, gate.connections_pinned
+        "{} of {} connections {would}in use{kept}{found}",
+        gate.connections_in_use, gate.connections
     ));
     line(format!("{} clients, {} request types known", gate.clients_connected, gate.types_known));
     let counts = &gate.requests;
@@ -145,19 +169,34 @@ pub(crate) fn upgrade(args: &AdminArgs) -> Result<String, Failure> {
 /// Holds requests up until none is in flight.
 pub(crate) fn pause(args: &PauseArgs) -> Result<String, Failure> {
     eprintln!("pausing: waits until no request is in flight; Ctrl-C takes it back");
-    command(args, "pause")
+    hold(args, "pause")
 }
 
 /// Lets them go.
 pub(crate) fn resume(args: &PauseArgs) -> Result<String, Failure> {
-    command(args, "resume")
+    hold(args, "resume")
 }
 
-fn command(args: &PauseArgs, name: &str) -> Result<String, Failure> {
-    let remote = asked(&args.admin)?;
+/// Lets everything pass.
+pub(crate) fn pass(args: &EmergencyArgs) -> Result<String, Failure> {
+    command((&args.admin, args.gate.as_deref()), String::new(), "pass")
+}
+
+/// Has a gate decide again.
+pub(crate) fn enforce(args: &EmergencyArgs) -> Result<String, Failure> {
+    command((&args.admin, args.gate.as_deref()), String::new(), "enforce")
+}
+
+/// Pauses or resumes a gate, or one of its databases.
+fn hold(args: &PauseArgs, name: &str) -> Result<String, Failure> {
     let body = args.database.as_ref().map_or(String::new(), |name| json!({ "database": name }).to_string());
+    command((&args.admin, args.gate.as_deref()), body, name)
+}
+
+fn command((admin, gate): (&AdminArgs, Option<&str>), body: String, name: &str) -> Result<String, Failure> {
+    let remote = asked(admin)?;
     block_on(async {
-        let gate = remote.gate(args.gate.as_deref()).await?.name;
+        let gate = remote.gate(gate).await?.name;
         let answer = remote.post_for_as_long_as_it_takes(&format!("/gates/{gate}/{name}"), body).await?;
         done(&remote, answer)
     })

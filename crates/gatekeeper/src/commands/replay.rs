@@ -13,8 +13,8 @@ mod table;
 
 use std::fs;
 use std::num::NonZero;
-use std::path::Path;
 
+use admission::ClassId;
 use config::{Experiment, LongLimit, World};
 use sim::{Arrival, Arrivals, Collapse, Distribution, Kind, Mix, Scenario, Source, Upstream};
 
@@ -22,6 +22,7 @@ use crate::Failure;
 use crate::cli::{ReplayArgs, ServiceTimes, SimulateArgs};
 
 use super::simulate::{picture, play};
+pub(super) use advise::advice;
 pub(crate) use advise::advise;
 use recorded::{Recorded, Request};
 
@@ -52,7 +53,7 @@ impl Cores {
 /// The tables, and where the files are.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<String, Failure> {
     let recorded = Recorded::read(&args.trace, args.partial)?;
-    let world = world_of(&recorded, &args.trace)?;
+    let world = world_of(&recorded)?;
     let known = known_cores(args.cores, &recorded, &world);
     let cores = known.count();
     let demands = demands(&recorded.requests, cores, args.service_times);
@@ -92,8 +93,8 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<String, Failure> {
 }
 
 /// The configuration that was recorded.
-fn world_of(recorded: &Recorded, trace: &Path) -> Result<World, Failure> {
-    config::parse(config::Origin::File(trace.to_owned()), &recorded.header.configuration)
+fn world_of(recorded: &Recorded) -> Result<World, Failure> {
+    config::parse(config::Origin::File(recorded.name.clone().into()), &recorded.header.configuration)
         .map_err(|errors| Failure::Usage(format!("the recorded configuration can't be used: {errors}")))
 }
 
@@ -118,25 +119,29 @@ fn scenario(recorded: &Recorded, demands: &[Option<f64>], cores: u32) -> Scenari
     let overall = demand::mean(demands.iter().flatten().copied()).unwrap_or(DEMAND_FALLBACK);
     let fixed = |mean: Option<f64>| Distribution::Fixed(duration(mean.unwrap_or(overall)));
     let types = recorded.labels.iter().zip(means).map(|(label, mean)| Kind::new(label, fixed(mean)));
-    let arrivals: Vec<Arrival> = recorded
-        .requests
-        .iter()
-        .zip(demands)
-        .map(|(request, demand)| Arrival {
+    // A source for each class: what arrives in all is the same.
+    let mut sources: Vec<Vec<Arrival>> = vec![Vec::new(); recorded.classes.len()];
+    for (request, demand) in recorded.requests.iter().zip(demands) {
+        sources[usize::from(request.class)].push(Arrival {
             at: std::time::Duration::from_nanos(request.arrived - recorded.from),
             kind: request.kind,
             service_time: demand.map(duration),
-        })
-        .collect();
-    let last = arrivals.last().map(|arrival| arrival.at).unwrap_or_default();
-    let shares = vec![1.0; recorded.labels.len()];
-    let requests_max = arrivals.len();
-    let source = Source::new(Arrivals::Replayed(arrivals.into()), Mix::Shares(shares));
-    let duration = last + std::time::Duration::from_secs(1);
+        });
+    }
+    let last = recorded.requests.last().map_or(recorded.from, |request| request.arrived) - recorded.from;
+    let mix = Mix::Shares(vec![1.0; recorded.labels.len()]);
+    let source = |(arrivals, class): (Vec<Arrival>, &ClassId)| {
+        let arrivals = Arrivals::Replayed(arrivals.into());
+        Source { class: *class, ..Source::new(arrivals, mix.clone()) }
+    };
+    let sources = sources.into_iter().zip(&recorded.classes).map(source).collect();
+    let requests_max = recorded.requests.len();
+    let duration = std::time::Duration::from_nanos(last) + std::time::Duration::from_secs(1);
     let ungated =
         admission::Policy { connections: u32::MAX, long_limit: None, ..admission::Policy::default() };
-    let scenario = Scenario::new(ungated, types.collect(), source, Upstream::sharing(cores, Collapse::None));
-    Scenario { warm_up: std::time::Duration::ZERO, duration, requests_max, ..scenario }
+    let one = Source::new(Arrivals::Replayed([].into()), mix);
+    let scenario = Scenario::new(ungated, types.collect(), one, Upstream::sharing(cores, Collapse::None));
+    Scenario { sources, warm_up: std::time::Duration::ZERO, duration, requests_max, ..scenario }
 }
 
 /// The gate of a configuration that has the recorded name, or is the only one.

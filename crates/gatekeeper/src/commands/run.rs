@@ -7,8 +7,9 @@ use config::{LogFormat, World};
 use proxy::admin::Timeline;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::activation::Activated;
 use crate::cli::RunArgs;
-use crate::descriptors::{Allowance, Needed, raise_limit};
+use crate::descriptors::{Needed, check_descriptors};
 use crate::process::{Sockets, protect};
 use crate::{Failure, files, log};
 
@@ -18,8 +19,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let format = world.log.format;
     let timeline = Timeline::default();
     let sockets = if args.takeover { Sockets::TakenOver } else { Sockets::Opened };
+    // Before there are other threads: the environment forgets the sockets with that.
+    let activated = Activated::from_environment().map_err(Failure::Runtime)?;
     let level = log::start(world.log, &timeline);
-    run_world((world, source), sockets, (level, timeline)).map_err(|failure| match format {
+    run_world((world, source), (sockets, activated), (level, timeline)).map_err(|failure| match format {
         LogFormat::Text => failure,
         // A collector reads JSON to the end.
         LogFormat::Json => {
@@ -31,7 +34,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 
 fn run_world(
     (world, source): (World, Option<PathBuf>),
-    sockets: Sockets,
+    sockets: (Sockets, Activated),
     log: (log::SetLevel, Timeline),
 ) -> Result<(), Failure> {
     let origin = source.as_ref().map_or("the command line".to_owned(), |path| path.display().to_string());
@@ -88,33 +91,6 @@ fn nothing_found(places: &[PathBuf]) -> Failure {
         "there is no configuration; looked for\n{}\nName one with --config FILE, or do without: gatekeeper run --upstream 127.0.0.1:5432, or gatekeeper run --protocol http --upstream 127.0.0.1:8000",
         places.join("\n")
     ))
-}
-
-/// Raises the limit of file descriptors as far as needed, and says what is missing.
-pub(crate) fn check_descriptors(needed: Needed) -> Result<(), String> {
-    const CURE: &str = "raise it (ulimit -n, or LimitNOFILE= of a systemd unit) or lower max_clients";
-    let limit = match raise_limit(needed.all) {
-        Ok(limit) => limit,
-        Err(error) => {
-            tracing::warn!(%error, "the limit of file descriptors could not be read or raised");
-            return Ok(());
-        }
-    };
-    match needed.within(limit) {
-        Allowance::Enough => Ok(()),
-        Allowance::Scarce => {
-            tracing::warn!(
-                limit,
-                needed = needed.all,
-                "max_clients will not be reached: the process may open too few files; {CURE}"
-            );
-            Ok(())
-        }
-        Allowance::TooFew => Err(format!(
-            "the process may open only {limit} files, and needs {} to work at all, {} for all clients; {CURE}",
-            needed.least, needed.all
-        )),
-    }
 }
 
 #[cfg(test)]

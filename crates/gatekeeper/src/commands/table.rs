@@ -3,6 +3,8 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use crate::log::is_unseen;
+
 /// A table without lines.
 pub(super) fn plain() -> Table {
     let mut table = Table::new();
@@ -26,15 +28,7 @@ pub(super) fn lines(table: &mut Table, left: usize) -> String {
 pub(super) fn clean(text: &str) -> String {
     let shown = |letter: char| match letter {
         _ if letter.is_control() => ' ',
-        '\u{ad}'
-        | '\u{61c}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{fe00}'..='\u{fe0f}'
-        | '\u{feff}'
-        | '\u{fff9}'..='\u{fffb}'
-        | '\u{e0000}'..='\u{e0fff}' => '\u{fffd}',
+        _ if is_unseen(letter) => '\u{fffd}',
         _ => letter,
     };
     text.chars().map(shown).collect()

@@ -112,6 +112,7 @@ mod tests {
             requests,
             upstream_time: times,
             queue_wait: times,
+            asked_by: Vec::new(),
         }
     }
 

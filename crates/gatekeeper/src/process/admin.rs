@@ -10,6 +10,7 @@ use proxy::admin::{Admin, AdminSocket, CapacityWords};
 use tokio::net::TcpListener;
 
 use crate::Failure;
+use crate::activation::Activated;
 use crate::assemble::token;
 use crate::handover::{Estate, Inheritance, Listening};
 
@@ -25,7 +26,7 @@ impl Listeners {
     pub(super) async fn open(
         world: &World,
         admin: &Arc<Admin>,
-        mut inheritance: Option<&mut Inheritance>,
+        (mut inheritance, activated): (Option<&mut Inheritance>, &mut Activated),
     ) -> Result<Self, Failure> {
         admin.allow_changes(CapacityWords { read: config::capacity, write: config::capacity_text });
         let listens_as = world.admin.listen.as_ref().and_then(|address| match address {
@@ -50,7 +51,8 @@ impl Listeners {
         }
         if let Some(address) = &world.admin.listen {
             let address = address.to_string();
-            let listener = open_network(&address, inherited(&address)).await;
+            let listener =
+                open_network(&address, inherited(&address).or_else(|| activated.socket(&address))).await;
             let (real, listener) = listener.map_err(|error| failed(&address, error))?;
             if !real.ip().is_loopback() {
                 tracing::warn!(listen = %real, "the admin listener can be reached from other machines, and asks for no password to look");

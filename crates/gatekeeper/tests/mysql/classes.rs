@@ -70,6 +70,11 @@ fn units_belong_to_classes_by_user_database_application_type_and_tag() {
     check(&mut report, "SELECT 1", "reports");
     let metrics = stage.gate.metrics();
     assert!(metrics.contains("gatekeeper_class_weight{gate=\"mysql\",class=\"shop\"} 3"), "{metrics}");
+    // Who asks for a type is told by the same names.
+    let types = stage.gate.types();
+    let mut types = types.as_array().unwrap().iter();
+    let asked = &types.find(|known| known["type"] == "elsewhere: select ? + ?").unwrap()["asked_by"];
+    assert_eq!((&asked[0]["application"], &asked[0]["requests"]), (&"wire".into(), &1.into()), "{asked}");
 }
 
 #[test]
@@ -88,7 +93,7 @@ fn a_full_queue_of_one_user_refuses_only_its_own() {
     let served = thread::spawn(move || shop.query("SELECT 3").rows());
     let told = second.join().unwrap();
     assert_eq!((told.code, told.state.as_str()), (1205, "HY000"));
-    assert!(told.message.contains("its service class has more than its share"), "{}", told.message);
+    assert!(told.message.contains("requests like this one have more than their share"), "{}", told.message);
     holder.query("COMMIT");
     assert_eq!((first.join().unwrap().as_str(), served.join().unwrap().as_str()), ("1", "3"));
     assert!((of(&stage, "reports", "over_share_total") - 1.0).abs() < 0.1);
@@ -148,4 +153,35 @@ fn goals_and_weights_change_in_a_running_gate() {
         classes.iter().any(|known| known["class"] == "shop" && known["goal"] == "50ms")
     });
     assert_eq!(shop.query("SELECT 1").rows(), "1");
+}
+
+#[test]
+fn a_user_that_floods_goes_before_another_one_with_one_request_of_each_of_its_queues() {
+    let tenants = "[[gate.class]]\nname = \"default\"\ntenant = \"user\"";
+    let stage = stage(&["connections = 3", "long_limit = 0", tenants]);
+    stage
+        .server
+        .query("CREATE OR REPLACE TABLE witness.turns (at INT AUTO_INCREMENT PRIMARY KEY, v TEXT)")
+        .unwrap();
+    let users = [["report_7"; 12].as_slice(), &["shop"]].concat();
+    let sessions: Vec<_> = users.into_iter().map(|user| stage.login(user, &user[..1]).unwrap()).collect();
+    let mut holders = [stage.client(), stage.client(), stage.client()];
+    for holder in &mut holders {
+        holder.query("START TRANSACTION");
+        holder.query("SELECT 1");
+    }
+    let mut running = Vec::new();
+    for (mut session, queued) in sessions.into_iter().zip(1..) {
+        running.push(thread::spawn(move || {
+            session.query("INSERT INTO witness.turns (v) VALUES (SUBSTRING_INDEX(CURRENT_USER(), '@', 1))");
+        }));
+        stage.until("queued", queued);
+    }
+    // The others go on holding theirs, so that one after another is served.
+    holders[0].query("COMMIT");
+    for served in running {
+        served.join().unwrap();
+    }
+    let at = stage.server.query("SELECT at FROM witness.turns WHERE v = 'shop'").unwrap();
+    assert!(at.trim().parse::<u32>().is_ok_and(|at| at <= 5), "the {at}th of 13");
 }

@@ -78,6 +78,8 @@ fn who_is_named_looks_at_the_gate_and_operates_it_by_a_client_of_mysql() {
     let mut other = stage_client_in_background(&stage);
     stage.until("queued", 1);
     assert_eq!(column(&show("QUEUE"), "position"), ["1"]);
+    assert_eq!(column(&show("QUEUE"), "user"), [own.as_str()], "a login waits, and its user is known");
+    assert!(column(&show("CLIENTS"), "user").iter().all(|user| *user == own));
     assert!(run(&stage, boss, "PAUSE").unwrap_err().contains("already paused"));
     run(&stage, boss, "RESUME").unwrap();
     other.wait().unwrap();

@@ -81,6 +81,14 @@ fn a_transaction_keeps_its_connection_and_who_waits_too_long_is_refused_and_goes
     let told = second.query("SELECT COUNT(*) FROM held").error();
     assert_eq!((told.code, told.state.as_str()), (1205, "HY000"));
     assert!(told.message.contains("queue_timeout"), "{}", told.message);
+    let (_, id) = told.message.rsplit_once("(gatekeeper why ").expect("it names the request");
+    let mut why = std::process::Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
+    why.args(["why", id.trim_end_matches(')'), "--json", "--admin", &stage.gate.admin_address()]);
+    let story = why.output().expect("it runs").stdout;
+    assert!(String::from_utf8_lossy(&story).contains("\"queue_timeout\""), "{story:?}");
+    let told = stage.login(stage.server.user(), stage.server.password());
+    let told = told.err().expect("no connection is free");
+    assert_eq!((told.code, told.message.contains("overloaded, the login was refused: ")), (1205, true));
     first.query("ROLLBACK");
     assert_eq!(second.query("SELECT COUNT(*) FROM held").rows(), "0");
 }

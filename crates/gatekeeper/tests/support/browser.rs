@@ -1,6 +1,6 @@
 //! A page in Chromium, which fails the test where the browser fails.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A page in a browser; dropping it ends the browser.
 pub(crate) struct Page(bench::browser::Page);
@@ -24,6 +24,12 @@ impl Page {
     /// Waits until an expression is true in the page.
     pub(crate) fn until(&mut self, expression: &str) {
         self.0.until(expression).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Has the page looked at as by somebody who likes it dark.
+    pub(crate) fn darken(&mut self) {
+        let dark = json!({"features": [{"name": "prefers-color-scheme", "value": "dark"}]});
+        self.0.ask("Emulation.setEmulatedMedia", dark).expect("the browser can");
     }
 
     /// A picture of the whole page, as PNG.

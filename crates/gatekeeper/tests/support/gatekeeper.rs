@@ -1,7 +1,8 @@
 //! The gatekeeper as a process, as a user would run it: a file, a port, a log, and the admin listener.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -146,6 +147,16 @@ impl Gate {
         std::fs::write(self.directory.path().join("gatekeeper.toml"), text).expect("it is written");
     }
 
+    /// Gives it a token, with these settings as before, and returns the token.
+    pub(crate) fn take_token(&self, settings: &[String]) -> &'static str {
+        let (token, file) = ("0123456789abcdef0123456789abcdef", token_in(self.directory.path()));
+        std::fs::write(&file, token).expect("the token is written");
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("nobody else may read it");
+        self.reconfigure(settings);
+        self.signal("HUP");
+        token
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, name: &str) {
         let kill = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status();
@@ -235,12 +246,18 @@ fn configuration(
     upstream: &str,
     settings: &[String],
 ) -> String {
+    let token = token_in(directory);
+    let token = if token.exists() { format!("token_file = {token:?}\n") } else { String::new() };
     format!(
-        "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\nsocket = \"{}\"\n[[gate]]\nlisten = \"{listen}\"\n\
+        "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\nsocket = \"{}\"\n{token}[[gate]]\nlisten = \"{listen}\"\n\
          upstream = \"{upstream}\"\n{}\n",
         socket_in(directory).display(),
         settings.join("\n")
     )
+}
+
+fn token_in(directory: &Path) -> PathBuf {
+    directory.join("token")
 }
 
 fn socket_in(directory: &Path) -> PathBuf {

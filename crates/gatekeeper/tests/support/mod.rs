@@ -11,6 +11,7 @@
 pub(crate) mod certificates;
 pub(crate) mod chance;
 pub(crate) mod collector;
+pub(crate) mod frames;
 mod gatekeeper;
 pub(crate) mod origin;
 pub(crate) mod raw;

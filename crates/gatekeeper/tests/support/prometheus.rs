@@ -21,9 +21,11 @@ fn rules() -> String {
     std::fs::read_to_string(packaging("prometheus/gatekeeper.rules.yml")).expect("the rules are there")
 }
 
-/// The rules, in which seconds stand for the minutes that a condition must hold.
+/// The rules, in which seconds stand for the minutes that a condition must hold, and rates are those of
+/// the last 30 seconds.
 fn hasty_rules() -> String {
-    Regex::new(r"\bfor: \d+m").expect("a pattern").replace_all(&rules(), "for: 1s").into_owned()
+    let hasty = Regex::new(r"\bfor: \d+m").expect("a pattern").replace_all(&rules(), "for: 1s").into_owned();
+    hasty.replace("[5m]", "[30s]")
 }
 
 /// The expressions of the alerts, by name.

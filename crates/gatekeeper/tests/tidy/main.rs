@@ -2,6 +2,7 @@
 //! marks, trailing spaces, paths of somebody's machine; and a ratchet of rules that older files still break.
 
 mod circles;
+mod links;
 mod ratchet;
 
 use std::fmt::Write;
@@ -132,4 +133,11 @@ fn no_file_names_a_path_of_one_machine() {
             paths.into_iter().find(|path| line.contains(path)).map(|path| format!("`{path}`"))
         })
     });
+}
+
+#[test]
+fn the_version_has_an_entry_in_the_changelog() {
+    let changelog = std::fs::read_to_string(repository().join("CHANGELOG.md")).expect("it is there");
+    let entry = format!("## [{}]", env!("CARGO_PKG_VERSION"));
+    assert!(changelog.lines().any(|line| line.starts_with(&entry)), "no line begins with {entry}");
 }

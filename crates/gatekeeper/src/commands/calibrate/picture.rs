@@ -28,13 +28,7 @@ pub(super) fn write(
         band: Vec::new(),
     };
     let show = |value: f64| format!("{value:.0}");
-    let panel = |title: &str, curve| Panel {
-        title: title.to_owned(),
-        scale: Scale::Linear,
-        show,
-        curves: vec![curve],
-        marks: Vec::new(),
-    };
+    let panel = |title: &str, curve| Panel::new(title, Scale::Linear, show, vec![curve]);
     let plot = Plot {
         title: format!("Capacity of the gate {gate}"),
         subtitle: "each point the mean of its measurements; the band from the lowest to the highest"

@@ -277,6 +277,11 @@ impl Lines {
                 None => {}
             }
         }
+        if user.is_some() && get("auth_dbname").is_none() {
+            self.lines
+                .push("# PgBouncer asks in the client's database, and the gate in this one.".to_owned());
+            self.lines.push("auth_database = \"postgres\"".to_owned());
+        }
     }
 
     fn tls(&mut self, settings: &Pairs) {

@@ -14,13 +14,13 @@
 use std::time::Duration;
 
 use admission::{Capacity, Order, Policy};
-use config::{LongLimit, World};
+use config::LongLimit;
 use sim::{Interval, Outcome, Row, Scenario, Service, Upstream};
 
 use super::recorded::{Recorded, Request};
 use super::{Cores, chosen, demand, demands, known_cores, scenario, table, with_gate, world_of};
 use crate::Failure;
-use crate::cli::{AdviseArgs, ServiceTimes};
+use crate::cli::{AdviceArgs, AdviseArgs, ServiceTimes};
 use crate::commands::table::time;
 
 /// In how many parts the requests are compared.
@@ -101,26 +101,53 @@ struct Advice {
     /// How many connections the recorded gate had.
     connections: u32,
     span: Duration,
-    /// A gate that observes: how many it would have delayed and refused, and the mean response time without
-    /// it.
-    observed: Option<(u64, u64, f64)>,
+    /// What a gate that observes would have done, and whether enforcing would have been better.
+    observed: Option<(Observed, bool)>,
 }
 
-/// The advice as text.
+/// What a gate that observes would have done.
+#[derive(Clone, Copy, Debug)]
+struct Observed {
+    delayed: u64,
+    refused: u64,
+    /// The mean response time without it.
+    without: f64,
+}
+
+/// The advice from a file as text.
 pub(crate) fn advise(args: &AdviseArgs) -> Result<String, Failure> {
     let mut recorded = Recorded::read(&args.trace, true)?;
-    recorded.keep_last(args.last, REQUESTS_MAX);
+    recorded.keep_last(args.advice.last, REQUESTS_MAX);
     if recorded.requests.len() < REQUESTS_LEAST {
         return Err(Failure::Usage(format!(
             "{}: has {} requests of the last {}; for an advice it takes {REQUESTS_LEAST}",
             args.trace.display(),
             recorded.requests.len(),
-            humantime::format_duration(args.last)
+            humantime::format_duration(args.advice.last)
         )));
     }
-    let world = world_of(&recorded, &args.trace)?;
-    let cores = known_cores(args.cores, &recorded, &world);
-    Ok(Advice::of(recorded, &world, cores, args)?.text())
+    let advice = Advice::of(recorded, &args.advice)?;
+    Ok(advice.text(advice.nothing_better()))
+}
+
+/// The advice from a trace in memory, that of a gate which observes. Nothing is advised where nothing helps.
+pub(in crate::commands) fn advice(trace: &[u8], gate: &str, args: &AdviceArgs) -> Result<String, Failure> {
+    let length = trace.len() as u64;
+    let mut recorded = Recorded::read_from(trace, (format!("gate {gate}"), length), true)?;
+    recorded.keep_last(args.last, REQUESTS_MAX);
+    if recorded.requests.is_empty() {
+        return Ok(format!("In the last {} no request came.\n", humantime::format_duration(args.last)));
+    }
+    if recorded.requests.len() < REQUESTS_LEAST {
+        let (count, span) = (recorded.requests.len(), spoken(recorded.span()));
+        let observed = recorded.really_ran();
+        return Ok(format!(
+            "In the last {span} this gate would have delayed {} of {count} requests and refused {}; what that would \
+             have saved takes {REQUESTS_LEAST} requests to say.\n",
+            observed.delayed, observed.refused
+        ));
+    }
+    Ok(Advice::of(recorded, args)?.text(String::new()))
 }
 
 impl Setting {
@@ -197,7 +224,9 @@ impl Finding {
 }
 
 impl Advice {
-    fn of(mut recorded: Recorded, world: &World, cores: Cores, args: &AdviseArgs) -> Result<Self, Failure> {
+    fn of(mut recorded: Recorded, args: &AdviceArgs) -> Result<Self, Failure> {
+        let world = &world_of(&recorded)?;
+        let cores = known_cores(args.cores, &recorded, world);
         let gate = chosen(&recorded, world)?;
         let observes = recorded.header.mode == "observe";
         let observed = observes.then(|| recorded.really_ran());
@@ -226,10 +255,13 @@ impl Advice {
         scenarios.extend([doubled, without]);
         let mut measured = measure(&scenarios, penalty, args.threads)?.into_iter();
         let (first, without, doubled) = (measured.next(), measured.next_back(), measured.next_back());
-        let (Some((base, line)), Some((_, without)), Some((doubled, _))) = (first, without, doubled) else {
+        let (Some((base, line)), Some((ungated, without)), Some((doubled, _))) = (first, without, doubled)
+        else {
             return Err(Failure::Runtime("nothing was replayed".to_owned()));
         };
         let as_recorded = if observes { without } else { line };
+        let enforced = Finding::of(Setting { keys: Vec::new() }, base.clone(), &ungated);
+        let observed = observed.map(|counts| (counts, enforced.is_better(&ungated)));
         let findings =
             tried.into_iter().zip(measured).map(|(setting, (of, _))| Finding::of(setting, of, &base));
         Ok(Self {
@@ -262,24 +294,32 @@ impl Advice {
         self.findings.iter().filter(is_better).min_by(by_mean)
     }
 
-    fn text(&self) -> String {
-        let mut text = String::new();
-        let span = humantime::format_duration(Duration::from_secs(self.span.as_secs().max(1))).to_string();
-        if let Some((delayed, refused, without)) = self.observed {
-            text += &format!(
-                "In the recorded {span} this gate would have delayed {delayed} requests and refused {refused}; the mean \
-                 response time would have been {} instead of {}.\n",
+    /// The sentence of a gate that observes, and what is advised; where nothing is, `otherwise`.
+    fn text(&self, otherwise: String) -> String {
+        let span = spoken(self.span);
+        let mut text = self.observed.map_or(String::new(), |(of, helps)| self.observed(&span, of, helps));
+        match (&self.misfit.1, self.best()) {
+            (Some(misfit), _) => text += misfit,
+            (None, Some(best)) => text += &self.advised(best, &span),
+            (None, None) => text += &otherwise,
+        }
+        text
+    }
+
+    fn observed(&self, span: &str, Observed { delayed, refused, without }: Observed, helps: bool) -> String {
+        let saved = match &self.misfit.1 {
+            Some(_) => "; what that would have saved can't be told".to_owned(),
+            None if helps => format!(
+                ", and saved {} of each on average: {} instead of {}",
+                time(without - self.base.mean),
                 time(self.base.mean),
                 time(without)
-            );
-        }
-        if let Some(misfit) = &self.misfit.1 {
-            return text + misfit;
-        }
-        let Some(best) = self.best() else {
-            return text + &self.nothing_better();
+            ),
+            None => ", and saved nothing".to_owned(),
         };
-        text + &self.advised(best, &span)
+        format!(
+            "In the last {span} this gate would have delayed {delayed} requests and refused {refused}{saved}.\n"
+        )
     }
 
     /// How close the best of the settings came, and how far the replay is to be believed.
@@ -291,7 +331,10 @@ impl Advice {
             let (gain, mean) = (gain(finding) * 100.0, time(finding.measured.mean));
             let why = match gain >= WORTH * 100.0 {
                 true if finding.gain.low() <= 0.0 => "which may be chance",
-                true => "but too few requests had company to believe that",
+                true => {
+                    "but too few of the recorded requests ran beside others to tell whether the service bears it: \
+                     record a trace with a higher `connections` and `capacity`, and ask again"
+                }
                 false => "which is not worth a change",
             };
             let less = if gain < 0.0 { "more" } else { "less" };
@@ -302,8 +345,18 @@ impl Advice {
                 gain.abs()
             )
         });
+        let more = if self.doubled.is_better(base) {
+            let Measured { mean, p95, .. } = self.doubled.measured;
+            format!(
+                " Twice the cores, or a second replica as large, would: {} on average, 95 of 100 at most {}.",
+                time(mean),
+                time(p95)
+            )
+        } else {
+            String::new()
+        };
         format!(
-            "None of the {tried} settings that were tried would have been better.{closest}\n\
+            "None of the {tried} settings that were tried would have been better.{more}{closest}\n\
              The recorded settings, replayed, are {:.0} % off what was recorded, which fits.{}\n",
             self.misfit.0 * 100.0,
             self.guess()
@@ -360,6 +413,11 @@ impl Advice {
     }
 }
 
+/// A span in words, to the second.
+fn spoken(span: Duration) -> String {
+    humantime::format_duration(Duration::from_secs(span.as_secs().max(1))).to_string()
+}
+
 /// Runs all, and measures each.
 fn measure(
     scenarios: &[Scenario],
@@ -396,7 +454,7 @@ impl Recorded {
 
     /// A gate that observed has let everything pass: each request really ran from its arrival. Says how many
     /// would have been delayed and refused, and the mean time that requests really took.
-    fn really_ran(&mut self) -> (u64, u64, f64) {
+    fn really_ran(&mut self) -> Observed {
         let (mut delayed, mut refused) = (0, 0);
         for request in &mut self.requests {
             delayed += u64::from(request.dispatched.is_some_and(|at| at > request.arrived));
@@ -406,7 +464,7 @@ impl Recorded {
                 request.ended = Some(request.arrived + request.upstream);
             }
         }
-        (delayed, refused, self.mean_response())
+        Observed { delayed, refused, without: self.mean_response() }
     }
 }
 

@@ -184,6 +184,7 @@ mod tests {
     fn request(from: u64, to: u64) -> Request {
         Request {
             kind: 0,
+            class: 0,
             arrived: from * 1_000_000,
             dispatched: Some(from * 1_000_000),
             ended: Some(to * 1_000_000),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, IsTerminal as _};
 use std::path::Path;
 
-use admission::{Outcome, RequestType};
+use admission::{ClassId, Outcome, RequestType};
 use config::{LongLimit, World};
 use indicatif::{ProgressBar, ProgressStyle};
 use proxy::trace::{Entry, Fault, Header, Item, TraceError, TraceReader, What};
@@ -16,6 +16,9 @@ use crate::Failure;
 const REQUESTS_MAX: usize = 20_000_000;
 /// The most types; what the laboratory takes.
 const TYPES_MAX: usize = 65_536;
+
+/// The most classes: more than a gate has at once, for those that reloads have brought.
+const CLASSES_MAX: usize = 255;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub(super) enum End {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) kind: u32,
+    /// Its class, by number.
+    pub(super) class: u8,
     pub(super) arrived: u64,
     pub(super) dispatched: Option<u64>,
     pub(super) ended: Option<u64>,
@@ -47,9 +52,13 @@ pub(super) struct Request {
 /// A whole trace.
 #[derive(Debug)]
 pub(super) struct Recorded {
+    /// Where it was read from.
+    pub(super) name: String,
     pub(super) header: Header,
     /// The names of the types, by kind.
     pub(super) labels: Vec<String>,
+    /// The classes, by number.
+    pub(super) classes: Vec<ClassId>,
     /// In order of arrival.
     pub(super) requests: Vec<Request>,
     /// The long lane's limit that was in force last.
@@ -67,6 +76,7 @@ pub(super) struct Recorded {
 struct Reading {
     labels: Vec<String>,
     kinds: HashMap<RequestType, u32>,
+    classes: Vec<ClassId>,
     requests: Vec<Request>,
     /// Which requests haven't ended, by their numbers.
     open: HashMap<u64, usize>,
@@ -77,11 +87,25 @@ struct Reading {
 impl Recorded {
     /// Reads a file; one that is cut off only if `partial`.
     pub(super) fn read(path: &Path, partial: bool) -> Result<Self, Failure> {
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let file = File::open(path).map_err(|error| Failure::Usage(said(&error)))?;
+        let file =
+            File::open(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
         let length = file.metadata().map_or(0, |metadata| metadata.len());
+        let recorded = Self::read_from(BufReader::new(file), (path.display().to_string(), length), partial)?;
+        if recorded.requests.is_empty() {
+            return Err(Failure::Usage(format!("{}: there is no request in it", path.display())));
+        }
+        Ok(recorded)
+    }
+
+    /// Reads a trace from elsewhere, which has a name and a length.
+    pub(super) fn read_from(
+        source: impl io::Read,
+        (name, length): (String, u64),
+        partial: bool,
+    ) -> Result<Self, Failure> {
+        let said = |error: &dyn std::fmt::Display| format!("{name}: {error}");
         let damaged = |error: TraceError| Failure::Usage(said(&error));
-        let mut reader = TraceReader::new(BufReader::new(file)).map_err(damaged)?;
+        let mut reader = TraceReader::new(source).map_err(damaged)?;
         let mut reading = Reading::default();
         let bar = progress(length);
         let mut truncated = false;
@@ -105,7 +129,7 @@ impl Recorded {
         }
         bar.finish_and_clear();
         let header = reader.header().clone();
-        reading.done(header, truncated).map_err(|why| Failure::Usage(said(&why)))
+        Ok(reading.done(name, header, truncated))
     }
 
     /// How many cores the service has, if the trace tells: where the server was asked for them, they are
@@ -132,14 +156,16 @@ impl Reading {
 
     fn entry(&mut self, Entry { at, sequence, what }: Entry) -> Result<(), &'static str> {
         let at = at.as_nanos();
-        if let What::Arrived { request_type, .. } = what {
+        if let What::Arrived { request_type, class, .. } = what {
             if self.requests.len() >= REQUESTS_MAX {
                 return Err("there are more than 20 million requests in it");
             }
             let kind = self.kind(request_type)?;
             self.open.insert(sequence, self.requests.len());
+            let class = self.class(class)?;
             self.requests.push(Request {
                 kind,
+                class,
                 arrived: at,
                 dispatched: None,
                 ended: None,
@@ -183,19 +209,32 @@ impl Reading {
         Ok(kind)
     }
 
-    fn done(mut self, header: Header, truncated: bool) -> Result<Recorded, &'static str> {
+    fn class(&mut self, class: ClassId) -> Result<u8, &'static str> {
+        if let Some(known) = self.classes.iter().position(|known| *known == class) {
+            return Ok(known as u8);
+        }
+        if self.classes.len() >= CLASSES_MAX {
+            return Err("there are more than 255 classes in it");
+        }
+        self.classes.push(class);
+        Ok(self.classes.len() as u8 - 1)
+    }
+
+    fn done(mut self, name: String, header: Header, truncated: bool) -> Recorded {
         // Entries of two threads may change places by some microseconds.
         self.requests.sort_by_key(|request| request.arrived);
-        let from = self.requests.first().ok_or("there is no request in it")?.arrived;
-        Ok(Recorded {
+        let from = self.requests.first().map_or(0, |request| request.arrived);
+        Recorded {
+            name,
             header,
             labels: self.labels,
+            classes: self.classes,
             requests: self.requests,
             long_limit: self.long_limit,
             lost: self.lost,
             from,
             truncated,
-        })
+        }
     }
 }
 

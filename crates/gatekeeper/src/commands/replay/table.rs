@@ -1,5 +1,6 @@
 //! What was recorded beside what was simulated, as text.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use config::Experiment;
@@ -202,14 +203,29 @@ fn by_type(
     let mut order: Vec<usize> = (0..kinds.len()).filter(|&kind| !kinds[kind].is_empty()).collect();
     let work = |kind: usize| kinds[kind].iter().map(|request| request.upstream as f64).sum::<f64>();
     order.sort_by(|&a, &b| work(b).total_cmp(&work(a)).then(a.cmp(&b)));
-    for kind in order {
+    let names = told_apart(&recorded.labels, &order);
+    for (kind, name) in order.into_iter().zip(names) {
         let alone = company[kind].map(|mean| mean.map_or_else(|| "–".to_owned(), time));
         let cells = outcomes.iter().map(|outcome| cell(&Line::simulated(&outcome.summary.types[kind])));
-        let first = [cut(&recorded.labels[kind], LABEL_CHARS_MAX), kinds[kind].len().to_string()];
+        let first = [name, kinds[kind].len().to_string()];
         let known = [cell(&Line::recorded(kinds[kind].iter().copied()))];
         table.add_row(first.into_iter().chain(alone).chain(known).chain(cells));
     }
     lines(&mut table, 1)
+}
+
+/// The labels of these types. Types that the gate knew by one label have a number behind it.
+fn told_apart(labels: &[String], order: &[usize]) -> Vec<String> {
+    let labels = || order.iter().map(|&kind| labels[kind].as_str());
+    let mut seen = HashMap::<_, usize>::new();
+    let mut names = Vec::new();
+    for label in labels() {
+        let number = seen.entry(label).and_modify(|number| *number += 1).or_insert(1);
+        let is_alone = labels().filter(|other| *other == label).count() == 1;
+        let shown = cut(label, LABEL_CHARS_MAX);
+        names.push(if is_alone { shown } else { format!("{shown} #{number}") });
+    }
+    names
 }
 
 fn cell(line: &Line) -> String {
@@ -228,6 +244,7 @@ mod tests {
     fn a_line_counts_every_request_once() {
         let at = |end, dispatched, ended| Request {
             kind: 0,
+            class: 0,
             arrived: 1_000_000,
             dispatched,
             ended,
@@ -247,6 +264,13 @@ mod tests {
         assert_eq!((line.wait, line.response), ((0.002, 0.003), (0.004, 0.004)));
         assert_eq!(cell(&line), "2.00ms + 2.00ms, 1 refused");
         assert_eq!(cell(&Line::recorded(requests[2..].iter())), "–, 1 refused");
+    }
+
+    #[test]
+    fn types_of_one_label_can_be_told_apart() {
+        let labels = ["GET /*", "GET /item", "GET /*", "GET /*"].map(str::to_owned);
+        assert_eq!(told_apart(&labels, &[2, 1, 0]), ["GET /* #1", "GET /item", "GET /* #2"]);
+        assert_eq!(told_apart(&labels, &[3, 1]), ["GET /*", "GET /item"]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ fn over_points(experiment: &Experiment, sweep: &Sweep, outcomes: &[Outcome], tit
             band: Vec::new(),
         };
         let curves = (0..experiment.variants.len()).map(curve).collect();
-        Panel { title: title.to_owned(), scale: Scale::Linear, show, curves, marks: Vec::new() }
+        Panel::new(title, Scale::Linear, show, curves)
     };
     let count = |value: f64| format!("{value:.0}");
     Plot {
@@ -62,13 +62,7 @@ fn over_time(experiment: &Experiment, outcomes: &[Outcome], title: &str) -> Plot
             points: samples.iter().filter_map(point).collect(),
             band: Vec::new(),
         };
-        Panel {
-            title: title.to_owned(),
-            scale,
-            show,
-            curves: samples.iter().map(curve).collect(),
-            marks: Vec::new(),
-        }
+        Panel::new(title, scale, show, samples.iter().map(curve).collect())
     };
     let count = |value: f64| format!("{value:.0}");
     let seconds = experiment.variants.first().map_or(1.0, |(_, scenario)| scenario.duration.as_secs_f64());

@@ -29,7 +29,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, facts: (&Shown, &Gate), view: &mut Vie
 
 /// Draws the beginning of a panel.
 pub(super) fn glance(frame: &mut Frame<'_>, facts: (&Shown, &Gate), panel: Panel, area: Rect) {
-    frame.render_widget(Paragraph::new(lines(facts, panel)), area);
+    frame.render_widget(Paragraph::new(lines(facts, panel)).wrap(Wrap { trim: false }), area);
 }
 
 fn lines(facts: (&Shown, &Gate), panel: Panel) -> Vec<Line<'static>> {

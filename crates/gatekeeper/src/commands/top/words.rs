@@ -43,6 +43,11 @@ pub(super) fn verdict(gate: &Gate, phase: &str) -> Verdict {
         let text = format!("{what} until somebody resumes. {} now.", waits(queued));
         return told(Level::Warn, "Paused", text);
     }
+    if status.passes_everything {
+        let text =
+            "An operator has set bounds, order and targets aside, until `gatekeeper enforce`.".to_owned();
+        return told(Level::Warn, "Emergency: everything passes", text);
+    }
     if status.stalled {
         let text = format!("Nothing has ended for long, and {}.", waits(queued));
         return told(Level::Bad, "The service has stopped answering", text);
@@ -136,7 +141,7 @@ pub(super) fn reason(name: &str) -> String {
         "queue_delay" => "the queue was slow for too long",
         "target" => "the target would have been missed",
         "pinned_max" => "too many sessions keep a connection",
-        "over_share" => "its class had more than its share",
+        "over_share" => "its class or tenant had more than its share",
         _ => return name.replace('_', " "),
     }
     .to_owned()
@@ -186,14 +191,15 @@ pub(super) fn waits_for(status: &GateStatus, lane: &str) -> String {
             format!("a server connection (all {} in use{kept})", status.connections)
         }
         (_, Some(most), _) if status.in_flight >= most as usize => {
-            format!("room: {most} requests run at once")
+            format!("room: {most} {} at once", if most == 1 { "request runs" } else { "requests run" })
         }
         (.., Some(most)) if status.load_seconds >= most => {
             format!("room: {} of {} work in flight", time(status.load_seconds), time(most))
         }
-        _ if u64::from(status.connections_in_use) * 4 >= u64::from(status.connections) * 3 => {
+        _ if is_long && u64::from(status.connections_in_use) * 4 >= u64::from(status.connections) * 3 => {
             "a server connection that short requests leave free".to_owned()
         }
+        _ if status.pools.len() > 1 => "its turn, or a server connection of its user and database".to_owned(),
         _ => "its turn".to_owned(),
     }
 }
@@ -206,7 +212,10 @@ pub(super) fn found(status: &GateStatus) -> Vec<[String; 3]> {
     let why = why.map_or("The number is configured.".to_owned(), |found| format!("Found: {}.", found.why));
     let mut lines = vec![line("Connections", in_use, why)];
     if let Some(most) = status.capacity_requests {
-        let why = "With more or fewer in flight less work was completed.";
+        let why = match most >= status.connections {
+            true => "As many as connections: nothing says that fewer complete more.",
+            false => "Follows what completes most, and rises at once while requests wait.",
+        };
         lines.push(line("Requests at once", most.to_string(), why.to_owned()));
     }
     if let Some(most) = status.capacity_seconds {
@@ -242,14 +251,16 @@ pub(super) fn found(status: &GateStatus) -> Vec<[String; 3]> {
 pub(super) fn event(event: &Event) -> String {
     let unknown = "?".to_owned();
     let get = |name: &str| event.facts.iter().find(|(known, _)| known == name).map_or(&unknown, |it| &it.1);
+    let cause = event.facts.iter().find(|(known, _)| known == "cause");
+    let cause = cause.map_or(String::new(), |(_, cause)| format!(". {cause}"));
     match event.text.as_str() {
         "another capacity: more is completed" | "another capacity" => {
             format!("Requests at once: {} → {}", get("from"), get("to"))
         }
         "another limit of the long lane" => format!("Long lane: {} → {} at once", get("from"), get("to")),
-        "requests were refused" => format!("{} refused: {}", get("count"), reason(get("reason"))),
+        "requests were refused" => format!("{} refused: {}{cause}", get("count"), reason(get("reason"))),
         "requests would have been refused" => {
-            format!("{} would have been refused: {}", get("count"), reason(get("reason")))
+            format!("{} would have been refused: {}{cause}", get("count"), reason(get("reason")))
         }
         "a type changed its lane" => format!("To the {} lane: {}", get("lane"), get("type")),
         "limits" => {

@@ -88,6 +88,7 @@ impl Truth {
                 row.arrived,
                 What::Arrived {
                     request_type,
+                    class: self.scenario.sources[usize::from(row.source)].class,
                     pool: PoolId::default(),
                     held: false,
                     immediate: false,
@@ -135,9 +136,7 @@ impl Truth {
         let file = self.record(run, "enforce");
         let args = args(file.path(), self.scenario.upstream.cores());
         let recorded = well(Recorded::read(&args.trace, true));
-        let world = well(world_of(&recorded, &args.trace));
-        let cores = known_cores(args.cores, &recorded, &world);
-        well(Advice::of(recorded, &world, cores, &args))
+        well(Advice::of(recorded, &args.advice))
     }
 
     fn measured(&self, run: &Run) -> Measured {
@@ -153,11 +152,13 @@ fn well<T>(result: Result<T, Failure>) -> T {
 fn args(trace: &std::path::Path, cores: u32) -> AdviseArgs {
     AdviseArgs {
         trace: trace.to_owned(),
-        last: Duration::from_secs(86_400),
-        cores: std::num::NonZero::new(cores),
-        service_times: ServiceTimes::Shared,
+        advice: AdviceArgs {
+            last: Duration::from_secs(86_400),
+            cores: std::num::NonZero::new(cores),
+            service_times: ServiceTimes::Shared,
+            threads: None,
+        },
         partial: false,
-        threads: None,
     }
 }
 
@@ -183,7 +184,7 @@ fn is_right(number: u64) -> bool {
         "{number}: {is_right}, {:?} of {:?}, {chosen:?}, {taken:.4} of {least:.4}, in force {base:.4}\n{}",
         advice.known,
         truth.scenario.upstream.service,
-        advice.text()
+        advice.text(advice.nothing_better())
     );
     is_right
 }
@@ -201,8 +202,8 @@ fn nothing_is_said_where_nothing_helps() {
     let service = (0.2, Upstream::sharing(4, Collapse::None));
     let truth = Truth::new(types, vec![1.0], service, "connections = 40\norder = \"shortest-first\"\n");
     let advice = truth.advised(&truth.run(&[]));
-    assert!(advice.best().is_none(), "{}", advice.text());
-    let text = advice.text();
+    assert!(advice.best().is_none(), "{}", advice.text(advice.nothing_better()));
+    let text = advice.text(advice.nothing_better());
     let lines: Vec<_> = text.lines().collect();
     assert!(lines.len() == 3 && lines[0].starts_with("None of the "), "{text}");
     let closest = advice.findings.iter().map(|it| it.measured.mean).fold(f64::INFINITY, f64::min);
@@ -287,5 +288,41 @@ fn more_company_is_not_advised_where_no_request_had_any() {
     let more =
         advice.findings.iter().find(|it| it.setting.words() == "connections = 6").expect("it is tried");
     assert!(more.is_better(&advice.base), "the replay would have it so");
-    assert!(advice.best().is_none_or(|best| best.setting != more.setting), "{}", advice.text());
+    assert!(
+        advice.best().is_none_or(|best| best.setting != more.setting),
+        "{}",
+        advice.text(advice.nothing_better())
+    );
+}
+
+#[test]
+fn requests_are_replayed_in_the_classes_that_they_were_in() {
+    let types = vec![Kind::new("page", Distribution::Exponential { mean: Duration::from_millis(10) })];
+    let settings = "connections = 1\norder = \"fifo\"\nlong_limit = \"none\"\n\
+                    [[gate.class]]\nname = \"default\"\nweight = 9\n\
+                    [[gate.class]]\nname = \"batch\"\nweight = 1\nuser = \"batch\"\n";
+    let mut truth = Truth::new(types, vec![1.0], (0.45, Upstream::sharing(1, Collapse::None)), settings);
+    let batch = Source { class: admission::ClassId::named("batch"), ..truth.scenario.sources[0].clone() };
+    truth.scenario.sources.push(batch);
+    let run = truth.run(&[]);
+    let file = truth.record(&run, "enforce");
+    let recorded = well(Recorded::read(file.path(), false));
+    let world = well(world_of(&recorded));
+    let replay = |recorded: &Recorded| {
+        let scenario = scenario(recorded, &demands(&recorded.requests, 1, ServiceTimes::Shared), 1);
+        sim::run(&well(with_gate(&scenario, recorded, &world))).expect("it runs")
+    };
+    let mean = |run: &Run, class: &str, classes: &[admission::ClassId]| {
+        let is_of = |row: &&Row| classes[usize::from(row.source)] == admission::ClassId::named(class);
+        demand::mean(run.rows.iter().filter(is_of).map(|row| row.response_time().as_secs_f64()))
+            .expect("there are some")
+    };
+    let of_truth: Vec<_> = truth.scenario.sources.iter().map(|source| source.class).collect();
+    let replayed = replay(&recorded);
+    for class in ["default", "batch"] {
+        let (was, is) = (mean(&run, class, &of_truth), mean(&replayed, class, &recorded.classes));
+        assert!((is / was - 1.0).abs() < 0.02, "{class}: {was} s, replayed {is} s");
+    }
+    let ratio = |run: &Run| mean(run, "batch", &recorded.classes) / mean(run, "default", &recorded.classes);
+    assert!(ratio(&replayed) > 1.5, "the weights matter here: {}", ratio(&replayed));
 }

@@ -37,7 +37,15 @@ impl Page {
     ///
     /// # Errors
     /// If there is no Chromium, or it doesn't start or answer.
-    pub fn open(url: &str, (width, height): (u32, u32)) -> Result<Self, Error> {
+    pub fn open(url: &str, window: (u32, u32)) -> Result<Self, Error> {
+        Self::open_with(url, window, &[])
+    }
+
+    /// Opens an address in a window of this size, in a browser with these flags.
+    ///
+    /// # Errors
+    /// As [`Page::open`].
+    pub(crate) fn open_with(url: &str, (width, height): (u32, u32), flags: &[&str]) -> Result<Self, Error> {
         let path = std::env::var("PATH").unwrap_or_default();
         let exists = |name: &&&str| {
             path.split(':').any(|directory| std::path::Path::new(directory).join(name).exists())
@@ -57,6 +65,7 @@ impl Page {
                 "--disable-dev-shm-usage",
                 "--no-first-run",
             ])
+            .args(flags)
             .args(["--remote-debugging-pipe", &format!("--user-data-dir={}", profile.path().display())])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,5 +1,7 @@
 //! `bench list`, `bench run` and `bench report`: experiments as data from the command line.
 
+mod classes;
+mod page;
 mod srpt;
 mod viewer;
 
@@ -8,6 +10,7 @@ use std::time::Duration;
 
 use bench::Error;
 use bench::alternate::Display;
+use bench::database::Database;
 use bench::experiment::laboratory::Statements;
 use bench::experiment::part::Part;
 use bench::experiment::plan::{self, Form, Plan, Server};
@@ -27,14 +30,15 @@ const RESULTS: &str = "results/experiments";
 pub(crate) enum ByPlan {
     /// The experiments that are plans: what each asks, how long it takes, what is measured
     List(Directories),
-    /// Runs an experiment that is a plan, or goes on with it; `run srpt` and `run viewer` have flags of their
-    /// own
+    /// Runs an experiment that is a plan, or goes on with it; `run classes`, `run page`, `run srpt` and `run
+    /// viewer` have flags of their own
     #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Run {
         #[command(subcommand)]
         own: Option<Own>,
+        // Not an option: of arguments with others flattened into them it would always be none.
         #[command(flatten)]
-        plan: Option<RunArguments>,
+        plan: RunArguments,
     },
     /// Writes what came out as one page, pictures, and a file of tables for each experiment
     Report(ReportArguments),
@@ -43,6 +47,11 @@ pub(crate) enum ByPlan {
 /// Experiments without a plan.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Own {
+    /// Service classes over HTTP: the tables and figures of their paper, and shares in work
+    Classes(classes::Arguments),
+    /// A page of 60 files over one HTTP/2 connection of 10 Mbit/s beside downloads: time until it is painted,
+    /// directly, through nginx, through a gate; needs root, nginx and Chromium
+    Page(page::Arguments),
     /// Responses in order of least remaining size on a link of 10 Mbit/s; needs root
     Srpt(Box<srpt::Arguments>),
     /// What one viewer of the page costs, the gate and the browser, with ten thousand types and a thousand
@@ -63,7 +72,8 @@ pub(crate) struct Directories {
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// Which experiment
-    name: String,
+    #[arg(required = true)]
+    name: Option<String>,
     /// The short form, at most a minute: shows what happens
     #[arg(long)]
     short: bool,
@@ -80,6 +90,9 @@ pub(crate) struct RunArguments {
     /// server that has a whole one
     #[arg(long, value_parser = part_of_a_processor)]
     processors: Option<f64>,
+    /// Over which database, where it isn't the plan's own
+    #[arg(long, value_enum)]
+    database: Option<Database>,
     /// Go on with what another plan or another gatekeeper has measured
     #[arg(long)]
     force: bool,
@@ -99,6 +112,9 @@ pub(crate) struct ReportArguments {
     /// bound
     #[arg(long, value_parser = part_of_a_processor)]
     processors: Option<f64>,
+    /// What was measured over this database; plans that can't be run over it are left out
+    #[arg(long, value_enum)]
+    database: Option<Database>,
     #[command(flatten)]
     directories: Directories,
 }
@@ -110,16 +126,17 @@ pub(crate) async fn by_plan(
 ) -> Result<String, Error> {
     match command {
         ByPlan::List(directories) => list(&directories),
+        ByPlan::Run { own: Some(Own::Classes(arguments)), .. } => {
+            classes::run(arguments, server_cpu, display).await
+        }
+        ByPlan::Run { own: Some(Own::Page(arguments)), .. } => page::run(arguments, display).await,
         ByPlan::Run { own: Some(Own::Srpt(arguments)), .. } => {
             srpt::run(*arguments, server_cpu, display).await
         }
         ByPlan::Run { own: Some(Own::Viewer(arguments)), .. } => {
             viewer::run(&arguments, server_cpu, display).await
         }
-        ByPlan::Run { own: None, plan: Some(arguments) } => run(&arguments, server_cpu, display).await,
-        ByPlan::Run { own: None, plan: None } => {
-            Err(Error::Experiment("which experiment? see: bench list".to_owned()))
-        }
+        ByPlan::Run { own: None, plan } => run(&plan, server_cpu, display).await,
         ByPlan::Report(arguments) => write_report(&arguments),
     }
 }
@@ -129,19 +146,36 @@ fn forms(plan: &Plan) -> [(&'static str, &Form); 2] {
     [("short", &plan.short), ("full", &plan.full)]
 }
 
-/// Where the results of a form are; those of a slower server lie beside the others.
-fn path(output: &Path, name: &str, form: &str, processors: Option<f64>) -> PathBuf {
+/// Where the results of a form are; those of a slower server, or of MariaDB, lie beside the others.
+fn path(
+    output: &Path,
+    name: &str,
+    form: &str,
+    (processors, database): (Option<f64>, Option<Database>),
+) -> PathBuf {
     let slower = processors.map_or_else(String::new, |part| format!("-{part}-processors"));
-    output.join(name).join(format!("{form}{slower}.jsonl"))
+    let over = match database {
+        Some(Database::Mariadb) => "-mariadb",
+        Some(Database::Postgres) | None => "",
+    };
+    output.join(name).join(format!("{form}{over}{slower}.jsonl"))
 }
 
 fn part_of_a_processor(text: &str) -> Result<f64, String> {
     Server::part(text.parse().map_err(|_| "isn't a number".to_owned())?)
 }
 
-/// Reads a plan whose server has so much of a processor; without it, what the plan itself says.
-fn load(experiments: &Path, name: &str, processors: Option<f64>) -> Result<Plan, Error> {
+/// Reads a plan whose server has so much of a processor, and is of this database; without them, what the
+/// plan itself says.
+fn load(
+    experiments: &Path,
+    name: &str,
+    (processors, database): (Option<f64>, Option<Database>),
+) -> Result<Plan, Error> {
     let mut plan = Plan::load(experiments, name)?;
+    if let Some(database) = database {
+        plan = plan.over(database)?;
+    }
     if processors.is_some() {
         plan.server.processors = processors;
         // They had a whole one.
@@ -157,7 +191,7 @@ fn list(directories: &Directories) -> Result<String, Error> {
         let plan = Plan::load(&directories.experiments, &name)?;
         let mut measured = Vec::new();
         for (form_name, form) in forms(&plan) {
-            let results = Results::read(&path(&directories.output, &name, form_name, None))?;
+            let results = Results::read(&path(&directories.output, &name, form_name, (None, None)))?;
             let (done, all) = (results.cells().count(), runner::cells(form).len());
             if done > 0 {
                 measured.push(format!("{form_name} {done} of {all}"));
@@ -167,8 +201,11 @@ fn list(directories: &Directories) -> Result<String, Error> {
         table.row(&name, [about(plan.takes(&plan.short)), about(plan.takes(&plan.full)), said]);
         questions += &format!("  {name}: {}\n", plan.question);
     }
+    table.row("classes", ["–", "40 min", "–"].map(str::to_owned));
     table.row("srpt", ["10 min", "7 h", "–"].map(str::to_owned));
     table.row("viewer", ["2 min", "4 min", "–"].map(str::to_owned));
+    questions +=
+        "  classes: Do service classes keep weights and goals on a real gate, and how soon after a change?\n";
     questions += "  srpt: Do small responses stop waiting behind large ones on a link of 10 Mbit/s?\n";
     questions += "  viewer: Does one viewer of the page cost at most 1 % of a core with 10,000 types?\n";
     let table: String = table.to_string().lines().map(|line| format!("  {line}\n")).collect();
@@ -189,7 +226,10 @@ async fn run(
     server_cpu: Option<usize>,
     display: &Display,
 ) -> Result<String, Error> {
-    let plan = load(&arguments.directories.experiments, &arguments.name, arguments.processors)?;
+    let server = (arguments.processors, arguments.database);
+    let named = arguments.name.as_deref();
+    let name = named.ok_or_else(|| Error::Experiment("which experiment? see: bench list".to_owned()))?;
+    let plan = load(&arguments.directories.experiments, name, server)?;
     let [short, full] = forms(&plan);
     let (form_name, form) = if arguments.short { short } else { full };
     let part = Part {
@@ -199,7 +239,7 @@ async fn run(
         repetitions: arguments.repetitions,
     };
     part.check(form, form_name)?;
-    let path = path(&arguments.directories.output, &plan.name, form_name, arguments.processors);
+    let path = path(&arguments.directories.output, &plan.name, form_name, server);
     let otherwise = if arguments.force { Otherwise::GoOn } else { Otherwise::BeginAnew };
     let binary = bench::gatekeeper::identity()?;
     let (mut book, opened) = Book::open(&path, &plan.measured(form), &binary, otherwise)?;
@@ -217,7 +257,7 @@ async fn run(
     if !missing.is_empty() {
         let takes = plan.left(form, &missing, book.results());
         display.say(&format!("  {} cells, about {}", missing.len(), about(takes)));
-        display.now("starting a private PostgreSQL");
+        display.now(format!("starting a private {}", plan.server.database.name()));
         let began = |machine| Line::Began { machine, moment: machine::Moment::now() };
         if let Some(site) = &plan.workload.site {
             let mut laboratory = Visits::set_up(&plan, site, form, server_cpu).await?;
@@ -241,10 +281,13 @@ fn write_report(arguments: &ReportArguments) -> Result<String, Error> {
     let directories = &arguments.directories;
     let mut shown = Vec::new();
     for name in plan::names(&directories.experiments)? {
-        let plan = load(&directories.experiments, &name, arguments.processors)?;
+        let server = (arguments.processors, arguments.database);
+        let plan = load(&directories.experiments, &name, (arguments.processors, None))?;
+        let over = arguments.database.unwrap_or(plan.server.database);
+        let Ok(plan) = plan.over(over) else { continue };
         // The full form once anything of it is there.
         for form in ["full", "short"] {
-            let results = Results::read(&path(&directories.output, &name, form, arguments.processors))?;
+            let results = Results::read(&path(&directories.output, &name, form, server))?;
             if results.cells().next().is_some() {
                 shown.push(Shown { plan, form, results });
                 break;
@@ -261,4 +304,32 @@ fn write_report(arguments: &ReportArguments) -> Result<String, Error> {
     let places = Places { page: arguments.page.clone(), tables };
     let written = report::write(&shown, &places)?;
     Ok(written.into_iter().map(|path| format!("  {}\n", path.display())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Bench {
+        #[command(subcommand)]
+        command: ByPlan,
+    }
+
+    #[test]
+    fn an_experiment_is_run_by_its_plan_or_by_a_command_of_its_own() {
+        let read = |words: &[&str]| Bench::try_parse_from([&["bench", "run"], words].concat());
+        let ByPlan::Run { own: None, plan } = read(&["flash-sale", "--short"]).unwrap().command else {
+            panic!("it has a plan")
+        };
+        assert_eq!((plan.name.as_deref(), plan.short), (Some("flash-sale"), true));
+        let ByPlan::Run { own: Some(Own::Classes(_)), .. } =
+            read(&["classes", "--only", "5"]).unwrap().command
+        else {
+            panic!("it has a command")
+        };
+        assert!(read(&[]).is_err(), "nothing says which");
+    }
 }

@@ -56,12 +56,12 @@ impl Identity {
     }
 
     /// The certificate's file.
-    fn certificate(&self) -> PathBuf {
+    pub(crate) fn certificate(&self) -> PathBuf {
         self.directory.path().join("gate.pem")
     }
 
     /// The key's file.
-    fn key(&self) -> PathBuf {
+    pub(crate) fn key(&self) -> PathBuf {
         self.directory.path().join("gate.key")
     }
 }
@@ -88,6 +88,17 @@ impl std::fmt::Debug for Trust {
 /// A socket with TLS.
 pub(crate) struct Secured<S>(client::TlsStream<S>);
 
+impl Trust {
+    /// Speaks TLS over a stream to a server that has the certificate, at whatever address.
+    pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+    ) -> io::Result<Secured<S>> {
+        let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
+        self.0.connect(name, stream).await.map(Secured)
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Trust {
     type Stream = Secured<S>;
     type TlsConnect = Self;
@@ -104,11 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Trust
     type Future = Pin<Box<dyn Future<Output = io::Result<Secured<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        // Whatever address leads there.
-        Box::pin(async move {
-            let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
-            self.0.connect(name, stream).await.map(Secured)
-        })
+        Box::pin(async move { self.secure(stream).await })
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::load::DatabaseError;
+
 /// Why an experiment or a private server could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -40,7 +42,7 @@ pub enum Error {
         /// What was being done.
         action: String,
         /// What the driver said.
-        source: tokio_postgres::Error,
+        source: DatabaseError,
     },
     /// The experiment was described wrongly, or its outcome can't be judged.
     #[error("{0}")]
@@ -61,8 +63,8 @@ impl Error {
     }
 
     /// An [`Error::Database`] that says what was being done.
-    pub(crate) fn database(action: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> Self {
+    pub(crate) fn database<E: Into<DatabaseError>>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
         let action = action.into();
-        move |source| Self::Database { action, source }
+        move |source| Self::Database { action, source: source.into() }
     }
 }

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
+use crate::database::Database;
 use crate::load::{ClosedOutcome, OpenRun, Schedule};
 use crate::shop;
 use crate::stats::percentile;
@@ -63,6 +64,8 @@ pub struct FlashSaleOptions {
     pub gate_keys: Vec<(String, String)>,
     /// What the arrivals are drawn from.
     pub seed: u64,
+    /// The database that sells.
+    pub database: Database,
     /// The server's own processor, if it has one (see [`separate_processors`](crate::separate_processors)).
     pub server_cpu: Option<usize>,
     /// Where the plot and the figures go.
@@ -122,10 +125,11 @@ fn introduction(options: &FlashSaleOptions) -> String {
     let text = format!(
         "A shop puts twenty articles on sale. Every order locks three of them, takes them from stock and commits; \
          beside the orders, visitors read articles and somebody computes a sales report now and then. The \
-         application has {} connections to PostgreSQL, which has one processor core, or {} to a gate, which \
+         application has {} connections to {}, which has one processor core, or {} to a gate, which \
          passes on as many as the database does best. Requests come at {OVERLOAD} times the rate that the database can take at its best: \
          straight to it, {rivals}.",
         count(options.connections as f64),
+        options.database.name(),
         count(options.gate_connections as f64),
     );
     format!("\n  A flash sale\n\n{}", paragraph(&text))

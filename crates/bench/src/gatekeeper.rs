@@ -14,6 +14,8 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::Error;
+use crate::database::Upstream;
+use crate::postgres::write_private;
 use crate::process::{self, free_port};
 
 /// How long the gatekeeper may take until its port accepts connections.
@@ -28,6 +30,10 @@ const ANSWER_BYTES_MAX: u64 = 8 << 20;
 const LOG_LINES: usize = 400;
 /// How much of one log line is kept, in characters.
 const LOG_LINE_LENGTH: usize = 2_000;
+/// The name of its configuration.
+const CONFIG: &str = "gatekeeper.toml";
+/// The name of its file of users.
+const USERS: &str = "users.txt";
 /// The environment variable that names the binary.
 const BINARY_VARIABLE: &str = "GATEKEEPER_BIN";
 
@@ -39,7 +45,9 @@ pub struct Gatekeeper {
     admin_port: u16,
     log: Arc<Mutex<VecDeque<String>>>,
     collector: Option<JoinHandle<()>>,
-    _directory: TempDir,
+    /// What stands before the gate's keys in its configuration.
+    head: String,
+    directory: TempDir,
 }
 
 impl Gatekeeper {
@@ -58,7 +66,19 @@ impl Gatekeeper {
     /// # Errors
     /// See [`Gatekeeper::start`].
     pub fn start_pinned(upstream: u16, keys: &[(String, String)], cpu: Option<usize>) -> Result<Self, Error> {
-        Self::start_gate("postgres", Ipv4Addr::LOCALHOST, upstream, keys, cpu)
+        Self::start_gate("postgres", (Ipv4Addr::LOCALHOST, upstream), keys, None, cpu)
+    }
+
+    /// Starts a gatekeeper before a private server of either database, with these keys. A gate that judges
+    /// logins itself has the server's account, unless its keys name a file of users.
+    ///
+    /// # Errors
+    /// See [`Gatekeeper::start`].
+    pub fn start_before(upstream: &Upstream, keys: &[(String, String)]) -> Result<Self, Error> {
+        let has = |wanted: &str| keys.iter().any(|(key, _)| key == wanted);
+        let judges = upstream.protocol == "mysql" || has("auth");
+        let users = (judges && !has("users_file")).then_some(upstream.users.as_str());
+        Self::start_gate(upstream.protocol, (Ipv4Addr::LOCALHOST, upstream.port), keys, users, None)
     }
 
     /// Starts a gatekeeper with a gate for HTTP before the service on 127.0.0.1:`upstream`, with these
@@ -67,7 +87,7 @@ impl Gatekeeper {
     /// # Errors
     /// As [`Gatekeeper::start`].
     pub fn start_http(upstream: u16, keys: &[(&str, &str)], cpu: Option<usize>) -> Result<Self, Error> {
-        Self::start_gate("http", Ipv4Addr::LOCALHOST, upstream, keys, cpu)
+        Self::start_gate("http", (Ipv4Addr::LOCALHOST, upstream), keys, None, cpu)
     }
 
     /// Starts a gatekeeper with a gate for HTTP that listens on an address that includes 127.0.0.1.
@@ -80,40 +100,76 @@ impl Gatekeeper {
         keys: &[(&str, &str)],
         cpu: Option<usize>,
     ) -> Result<Self, Error> {
-        Self::start_gate("http", address, upstream, keys, cpu)
+        Self::start_gate("http", (address, upstream), keys, None, cpu)
+    }
+
+    /// Starts a gatekeeper with a gate for HTTP whose keys, and tables below it, are these lines.
+    ///
+    /// # Errors
+    /// As [`Gatekeeper::start`].
+    pub(crate) fn start_lines(upstream: u16, lines: &str) -> Result<Self, Error> {
+        let (head, ports) = Self::addresses("http", Ipv4Addr::LOCALHOST, upstream)?;
+        Self::start_binary(&find()?, (head, lines.to_owned()), None, ports, None)
+    }
+
+    /// The commands of `tc` that give a device the kernel's bands.
+    ///
+    /// # Errors
+    /// If the binary isn't found, or refuses.
+    pub(crate) fn bands_of(device: &str, bits: u64, bands: &str) -> Result<String, Error> {
+        let arguments = format!("uplink setup --dev {device} --rate {}kbit --bands {bands}", bits / 1_000);
+        let output = Command::new(find()?).args(arguments.split(' ')).stdin(Stdio::null()).output();
+        let output = output.map_err(Error::io("starting gatekeeper"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(Error::Program { program: format!("gatekeeper {arguments}"), output: said });
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// A configuration as far as the addresses of its gate, and its ports.
+    fn addresses(protocol: &str, address: Ipv4Addr, upstream: u16) -> Result<(String, (u16, u16)), Error> {
+        let (port, admin_port) = (free_port()?, free_port()?);
+        let head = format!(
+            "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nprotocol = \"{protocol}\"\n\
+             listen = \"{address}:{port}\"\nupstream = \"127.0.0.1:{upstream}\"\n"
+        );
+        Ok((head, (port, admin_port)))
     }
 
     fn start_gate(
         protocol: &str,
-        address: Ipv4Addr,
-        upstream: u16,
+        (address, upstream): (Ipv4Addr, u16),
         keys: &[(impl AsRef<str>, impl AsRef<str>)],
+        users: Option<&str>,
         cpu: Option<usize>,
     ) -> Result<Self, Error> {
-        let (port, admin_port) = (free_port()?, free_port()?);
-        let mut config = format!(
-            "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nprotocol = \"{protocol}\"\n\
-             listen = \"{address}:{port}\"\nupstream = \"127.0.0.1:{upstream}\"\n"
-        );
-        for (key, value) in keys {
-            config.push_str(&format!("{} = {}\n", key.as_ref(), value.as_ref()));
-        }
-        Self::start_binary(&find()?, &config, port, admin_port, cpu)
+        let (head, ports) = Self::addresses(protocol, address, upstream)?;
+        let line = |(key, value): &(_, _)| format!("{} = {}\n", AsRef::as_ref(key), AsRef::as_ref(value));
+        let lines: String = keys.iter().map(line).collect();
+        Self::start_binary(&find()?, (head, lines), users, ports, cpu)
     }
 
     fn start_binary(
         binary: &Path,
-        config: &str,
-        port: u16,
-        admin_port: u16,
+        (mut head, lines): (String, String),
+        users: Option<&str>,
+        (port, admin_port): (u16, u16),
         cpu: Option<usize>,
     ) -> Result<Self, Error> {
         let directory = tempfile::Builder::new()
             .prefix("gatekeeper-")
             .tempdir()
             .map_err(Error::io("creating a temporary directory"))?;
-        let path = directory.path().join("gatekeeper.toml");
-        fs::write(&path, config).map_err(Error::io("writing the gatekeeper's configuration"))?;
+        let path = directory.path().join(CONFIG);
+        if let Some(users) = users {
+            // Only its owner may read it, or the gate refuses it.
+            let path = directory.path().join(USERS);
+            write_private(&path, None, users).map_err(Error::io("writing the users of a gate"))?;
+            head += &format!("users_file = {}\n", toml::Value::String(path.display().to_string()));
+        }
+        fs::write(&path, head.clone() + &lines)
+            .map_err(Error::io("writing the gatekeeper's configuration"))?;
         let mut command = Command::new(binary);
         command.arg("run").arg("--config").arg(&path);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -123,7 +179,7 @@ impl Gatekeeper {
             let log = Arc::clone(&log);
             std::thread::spawn(move || collect(stderr, &log))
         });
-        let mut gatekeeper = Self { child, port, admin_port, log, collector, _directory: directory };
+        let mut gatekeeper = Self { child, port, admin_port, log, collector, head, directory };
         gatekeeper.wait_until_ready()?;
         Ok(gatekeeper)
     }
@@ -141,6 +197,18 @@ impl Gatekeeper {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Gives the running gate other keys: the lines of its `[[gate]]` behind the addresses.
+    ///
+    /// # Errors
+    /// If its configuration can't be written.
+    pub fn reconfigure(&self, lines: &str) -> Result<(), Error> {
+        let text = self.head.clone() + lines;
+        fs::write(self.directory.path().join(CONFIG), text)
+            .map_err(Error::io("writing the gatekeeper's configuration"))?;
+        process::signal(&self.child, Signal::HUP);
+        Ok(())
     }
 
     /// The last lines that it wrote to standard error.
@@ -187,9 +255,14 @@ pub(crate) fn load(admin_port: u16) -> Option<f64> {
 
 /// How many types of requests the gate with this admin listener knows; none if it doesn't answer.
 pub(crate) fn types_known(admin_port: u16) -> Option<u64> {
+    status(admin_port)?["types_known"].as_u64()
+}
+
+/// `/status` of the only gate with this admin listener; none if it doesn't answer.
+pub(crate) fn status(admin_port: u16) -> Option<serde_json::Value> {
     let page = admin_page(admin_port, "/status")?;
-    let status: serde_json::Value = serde_json::from_str(page.split_once("\r\n\r\n")?.1).ok()?;
-    status["gates"][0]["types_known"].as_u64()
+    let mut status: serde_json::Value = serde_json::from_str(page.split_once("\r\n\r\n")?.1).ok()?;
+    Some(status["gates"][0].take())
 }
 
 /// Clients that a late gate with this admin listener left unread since it began: those that it
@@ -275,7 +348,9 @@ mod tests {
         fs::write(&binary, "#!/bin/sh\necho \"$1 $2 fails\" >&2\nexit 3\n").unwrap();
         fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
         let port = free_port().unwrap();
-        let error = Gatekeeper::start_binary(&binary, "", port, port, None).unwrap_err().to_string();
+        let error = Gatekeeper::start_binary(&binary, Default::default(), None, (port, port), None)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("stopped at once") && error.contains("run --config fails"), "{error}");
     }
 

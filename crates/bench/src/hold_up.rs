@@ -9,12 +9,10 @@
 
 use std::time::{Duration, Instant};
 
-use tokio_postgres::Client;
-
 use crate::Error;
 use crate::alternate::Display;
 use crate::gatekeeper::Gatekeeper;
-use crate::load::Target;
+use crate::load::{Client, Target};
 use crate::postgres::{PrivateServer, PrivateServerOptions};
 use crate::process::blocking;
 use crate::stats::percentile;
@@ -124,7 +122,7 @@ pub async fn run(server_cpu: Option<usize>, display: &Display) -> Result<Vec<Hol
 /// If a connection can't be opened or a statement fails.
 pub async fn measure(kind: Kind, server: &PrivateServer, gatekeeper: &Gatekeeper) -> Result<HoldUp, Error> {
     let direct = Target::parse(&server.dsn())?.connect().await?;
-    direct.batch_execute(BUSY_FUNCTION).await.map_err(Error::database("creating the report"))?;
+    direct.simple_query(BUSY_FUNCTION).await.map_err(Error::database("creating the report"))?;
     let gate = Target::parse(&server.dsn_through(gatekeeper.port()))?;
     let asking = gate.connect().await?;
     let mut reports = tokio::task::JoinSet::new();
@@ -167,9 +165,11 @@ async fn wait_for_a_report(direct: &Client, kind: Kind) -> Result<(), Error> {
 }
 
 async fn running(direct: &Client, kind: Kind) -> Result<i64, Error> {
-    let question = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = $1";
-    let row = direct.query_one(question, &[&kind.statement()]).await;
-    Ok(row.map_err(Error::database("counting the reports"))?.get(0))
+    let statement = kind.statement().replace('\'', "''");
+    let question =
+        format!("SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = '{statement}'");
+    let counted = direct.column(&question).await.map_err(Error::database("counting the reports"))?;
+    Ok(counted.concat().parse().unwrap_or_default())
 }
 
 /// The figures as a table, with a verdict computed from them.

@@ -10,7 +10,6 @@ mod knock;
 mod limiter;
 mod open;
 pub mod origin;
-mod pacer;
 pub(crate) mod pages;
 mod server;
 mod web;

@@ -277,12 +277,13 @@ impl Report {
     }
 
     fn plot(&self) -> Plot {
-        let panel = |section: &Section| Panel {
-            title: format!("{}: processor time of the proxy for one request", size_name(section.size)),
-            scale: Scale::Linear,
-            show: micros,
-            curves: section.full.iter().skip(1).map(|rounds| curve(rounds)).collect(),
-            marks: Vec::new(),
+        let panel = |section: &Section| {
+            Panel::new(
+                format!("{}: processor time of the proxy for one request", size_name(section.size)),
+                Scale::Linear,
+                micros,
+                section.full.iter().skip(1).map(|rounds| curve(rounds)).collect(),
+            )
         };
         Plot {
             title: "What standing in between costs over HTTP".to_owned(),

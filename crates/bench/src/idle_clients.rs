@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio_postgres::Client;
 
 use crate::Error;
 use crate::alternate::{Display, alternate};
 use crate::encryption::{Identity, Trust};
 use crate::gatekeeper::Gatekeeper;
-use crate::load::Target;
+use crate::load::{Client, Target};
 use crate::pgbench::{self, Amount, Protocol, Run};
 use crate::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 use crate::process::{blocking, resident_memory};

@@ -5,7 +5,9 @@
 pub mod alternate;
 pub mod bounded_response;
 pub mod browser;
+pub mod classes;
 mod confinement;
+pub mod database;
 mod encryption;
 pub mod error;
 pub mod experiment;
@@ -20,7 +22,10 @@ pub mod link;
 pub mod load;
 pub mod long_lane;
 pub mod mariadb;
+mod namespace;
 pub mod own_overload;
+mod pacer;
+pub mod page;
 pub mod peers;
 pub mod pgbench;
 pub mod pgbouncer;
@@ -37,6 +42,7 @@ pub mod stats;
 mod story;
 pub mod table;
 pub mod viewer;
+pub mod wan;
 
 pub use error::Error;
 pub use process::{allowed_cpus, raise_descriptor_limit, resident_memory, separate_processors};

@@ -1,31 +1,33 @@
-//! A link between a server and its clients: two network namespaces of our own, and a token bucket that sends
-//! at the link's rate.
+//! A link between a server and its clients: two network namespaces of our own, a token bucket that sends at
+//! the link's rate, and perhaps a [`Wan`] behind it.
 //!
-//! A namespace lives as long as a process inside it, which ends when its standard input does. So the kernel
-//! removes namespaces, devices and queues when a [`Link`] is dropped, and also when this process is killed.
+//! The kernel removes namespaces, devices and queues when a [`Link`] is dropped, and also when this process
+//! is killed.
 
-use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::fs;
 use std::net::Ipv4Addr;
-use std::os::fd::AsFd as _;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::thread;
-
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::Error;
+use crate::namespace::Keeper;
+pub use crate::namespace::Namespace;
+use crate::wan::{Emulator, Passed, Wan};
 
 /// The server's address.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 /// The clients' address.
-const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
+pub(crate) const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 /// The network of both.
 const NETWORK: &str = "10.99.0.0/24";
 /// The server's device.
-const UPLINK: &str = "uplink";
+pub(crate) const UPLINK: &str = "uplink";
+/// The clients' device.
+const DOWNLINK: &str = "clients";
 /// What Ethernet adds to each packet that the kernel doesn't count: preamble, checksum and gap.
-const OVERHEAD: &str = "24";
+const OVERHEAD: u64 = 24;
+/// The head of an Ethernet frame, which packets of a TUN device don't have.
+const FRAME: u64 = 14;
+/// Packets that a TUN device keeps for a forwarder that is late.
+const LATE_MAX: u32 = 1_000;
 /// Bytes that the token bucket lets out at once: one packet.
 const BURST: &str = "1600";
 /// Bytes that the token bucket has room for; the queue inside it is bounded by packets.
@@ -42,99 +44,8 @@ pub struct Properties {
     pub queue: u32,
     /// Most bytes of data in a packet, with the options of TCP.
     pub segment: u32,
-}
-
-/// A network namespace.
-#[derive(Clone, Debug)]
-pub struct Namespace {
-    file: Arc<File>,
-}
-
-impl Namespace {
-    /// Moves this thread, and whatever it starts later, into the namespace.
-    ///
-    /// # Errors
-    /// If the system refuses.
-    pub fn enter(&self) -> Result<(), Error> {
-        move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
-            .map_err(|errno| Error::io("entering a network namespace")(errno.into()))
-    }
-
-    /// Does something on a thread inside the namespace. Processes that it starts are inside as well.
-    ///
-    /// # Errors
-    /// As the work, or if the system refuses.
-    pub fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
-        thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                self.enter()?;
-                work()
-            });
-            thread.join().map_err(|_| Error::Experiment("a thread inside a namespace ended".to_owned()))?
-        })
-    }
-
-    /// Runs a program inside, and returns what it printed.
-    fn run(&self, program: &str, arguments: &str) -> Result<String, Error> {
-        self.inside(|| {
-            let output = Command::new(program).args(arguments.split(' ')).stdin(Stdio::null()).output();
-            let output = output.map_err(|error| missing(program, error))?;
-            if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                return Err(Error::Program { program: format!("{program} {arguments}"), output: said });
-            }
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-        })
-    }
-}
-
-/// A process that keeps a namespace alive.
-#[derive(Debug)]
-struct Keeper {
-    child: Child,
-    namespace: Namespace,
-}
-
-impl Keeper {
-    fn start() -> Result<Self, Error> {
-        let mut command = Command::new("unshare");
-        command.args(["--net", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| missing("unshare", error))?;
-        // What comes back was passed on by a process that is inside.
-        let mut echo = String::new();
-        if let (Some(input), Some(output)) = (&mut child.stdin, &mut child.stdout) {
-            let _ = input.write_all(b"inside\n");
-            let _ = BufReader::new(output).read_line(&mut echo);
-        }
-        if echo != "inside\n" {
-            let output = child.wait_with_output().map_err(Error::io("waiting for unshare"))?;
-            let output = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(Error::Program { program: "unshare --net".to_owned(), output });
-        }
-        let path = format!("/proc/{}/ns/net", child.id());
-        let file = File::open(&path).map_err(Error::io(format!("opening {path}")));
-        match file {
-            Ok(file) => Ok(Self { child, namespace: Namespace { file: Arc::new(file) } }),
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(error)
-            }
-        }
-    }
-
-    /// A file of `/proc/net` as the namespace has it.
-    fn read(&self, name: &str) -> Result<String, Error> {
-        let path = format!("/proc/{}/net/{name}", self.child.id());
-        fs::read_to_string(&path).map_err(Error::io(format!("reading {path}")))
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    /// What is behind the link, if it isn't a cable.
+    pub wan: Option<Wan>,
 }
 
 /// The sockets of a port, and what the link has sent.
@@ -153,6 +64,7 @@ pub struct State {
 /// A link. Dropping it removes it, once the processes inside have ended.
 #[derive(Debug)]
 pub struct Link {
+    emulator: Option<Emulator>,
     server: Keeper,
     clients: Keeper,
 }
@@ -170,34 +82,77 @@ impl Link {
             ));
         }
         let (server, clients) = (Keeper::start()?, Keeper::start()?);
-        let Properties { bits, queue, segment } = properties;
+        let emulator = devices(&server, &clients, properties.wan)?;
+        let link = Self { emulator, server, clients };
+        link.set_up(properties)?;
+        Ok(link)
+    }
+
+    fn set_up(&self, properties: Properties) -> Result<(), Error> {
+        let Properties { bits, queue, segment, .. } = properties;
         let mtu = segment + HEADERS;
-        let at_server = |program: &str, arguments: &str| server.namespace.run(program, arguments).map(drop);
-        let at_clients = |program: &str, arguments: &str| clients.namespace.run(program, arguments).map(drop);
-        let peer = clients.child.id();
-        needs(
-            "veth",
-            at_server("ip", &format!("link add {UPLINK} type veth peer name clients netns {peer}")),
-        )?;
-        for (namespace, device, address) in [(&server, UPLINK, SERVER), (&clients, "clients", CLIENTS)] {
-            let run = |arguments: &str| namespace.namespace.run("ip", arguments).map(drop);
+        let (server, clients) = (self.server(), self.clients());
+        for (namespace, device, address) in [(server, UPLINK, SERVER), (clients, DOWNLINK, CLIENTS)] {
+            let run = |arguments: &str| namespace.run("ip", arguments).map(drop);
             run("link set lo up")?;
             run(&format!("addr add {address}/24 dev {device}"))?;
+            // A browser breaks off what it loads when an address appears, as IPv6 has it a second later.
+            run(&format!("link set {device} addrgenmode none"))?;
             // Each packet is one, as on a wire, and not many of them in one buffer.
             run(&format!("link set {device} txqueuelen {queue} gso_max_segs 1 up"))?;
         }
-        needs("tbf", at_server("tc", &token_bucket("add", bits)))?;
-        at_server("tc", &format!("qdisc add dev {UPLINK} parent 1: handle 2: pfifo_fast"))?;
+        needs("tbf", server.run("tc", &self.token_bucket("add", bits)).map(drop))?;
+        server.run("tc", &format!("qdisc add dev {UPLINK} parent 1: handle 2: pfifo_fast"))?;
+        if self.emulator.is_some() {
+            // The queue above keeps its length.
+            server.run("ip", &format!("link set {UPLINK} txqueuelen {LATE_MAX}"))?;
+            clients.run("ip", &format!("link set {DOWNLINK} txqueuelen {LATE_MAX}"))?;
+        }
         // Clients tell the server which segments they take.
-        at_clients(
+        clients.run(
             "ip",
             &format!(
-                "route change {NETWORK} dev clients proto kernel scope link src {CLIENTS} advmss {segment} mtu lock {mtu}"
+                "route change {NETWORK} dev {DOWNLINK} proto kernel scope link src {CLIENTS} advmss {segment} mtu lock {mtu}"
             ),
         )?;
-        let link = Self { server, clients };
-        link.clients.namespace.inside(widen_ports)?;
-        Ok(link)
+        clients.inside(widen_ports)
+    }
+
+    /// Arguments of `tc` that add or change the link's rate.
+    fn token_bucket(&self, verb: &str, bits: u64) -> String {
+        let overhead = self.overhead();
+        format!(
+            "qdisc {verb} dev {UPLINK} root handle 1: tbf rate {bits}bit burst {BURST} limit {ROOM} overhead {overhead}"
+        )
+    }
+
+    /// Replaces the queues of the server's device by what these commands of `tc` make, which count the same
+    /// bytes of Ethernet beside each packet.
+    ///
+    /// # Errors
+    /// If `tc` can't.
+    pub(crate) fn replace_queues(&self, commands: &str) -> Result<(), Error> {
+        self.server().run("tc", &format!("qdisc delete dev {UPLINK} root"))?;
+        for command in commands.lines() {
+            let arguments = command.strip_prefix("tc ").unwrap_or(command);
+            let counted = if arguments.contains(" rate ") {
+                format!(" overhead {}", self.overhead())
+            } else {
+                String::new()
+            };
+            self.server().run("tc", &format!("{arguments}{counted}"))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of a packet on the wire that the device doesn't count.
+    fn overhead(&self) -> u64 {
+        OVERHEAD + if self.emulator.is_some() { FRAME } else { 0 }
+    }
+
+    /// The packets that went from the server to its clients and back, if there is a [`Wan`].
+    pub fn passed(&self) -> Option<[Passed; 2]> {
+        self.emulator.as_ref().map(Emulator::passed)
     }
 
     /// Changes the link's rate, in bits per second.
@@ -205,17 +160,17 @@ impl Link {
     /// # Errors
     /// If `tc` can't.
     pub fn set_rate(&self, bits: u64) -> Result<(), Error> {
-        self.server.namespace.run("tc", &token_bucket("change", bits)).map(drop)
+        self.server.namespace().run("tc", &self.token_bucket("change", bits)).map(drop)
     }
 
     /// Where servers are.
     pub const fn server(&self) -> &Namespace {
-        &self.server.namespace
+        self.server.namespace()
     }
 
     /// Where clients are.
     pub const fn clients(&self) -> &Namespace {
-        &self.clients.namespace
+        self.clients.namespace()
     }
 
     /// The state of the link and of the server's sockets at a port.
@@ -230,7 +185,8 @@ impl Link {
             state.half_open += half_open;
         }
         state.refused = counter(&self.server.read("netstat")?, "TcpExt:", "ListenDrops");
-        state.sent = sent(&self.server.read("dev")?);
+        let (bytes, packets) = sent(&self.server.read("dev")?);
+        state.sent = bytes + if self.emulator.is_some() { packets * FRAME } else { 0 };
         Ok(state)
     }
 
@@ -239,26 +195,23 @@ impl Link {
     /// # Errors
     /// If `tc` doesn't tell.
     pub fn dropped(&self) -> Result<u64, Error> {
-        let told = self.server.namespace.run("tc", &format!("-s -j qdisc show dev {UPLINK}"))?;
+        let told = self.server.namespace().run("tc", &format!("-s -j qdisc show dev {UPLINK}"))?;
         let queues: Vec<serde_json::Value> = serde_json::from_str(&told)
             .map_err(|error| Error::Experiment(format!("tc says what is no JSON: {error}")))?;
         Ok(queues.iter().filter_map(|queue| queue.get("drops")?.as_u64()).max().unwrap_or(0))
     }
 }
 
-/// Arguments of `tc` that add or change the link's rate.
-fn token_bucket(verb: &str, bits: u64) -> String {
-    format!(
-        "qdisc {verb} dev {UPLINK} root handle 1: tbf rate {bits}bit burst {BURST} limit {ROOM} overhead {OVERHEAD}"
-    )
-}
-
-fn missing(program: &str, error: std::io::Error) -> Error {
-    if error.kind() == std::io::ErrorKind::NotFound {
-        let package = if program == "unshare" { "util-linux" } else { "iproute2" };
-        return Error::Missing(format!("{program} is not installed; install Debian's package {package}"));
+/// The devices of both sides: the ends of a cable, or of a network.
+fn devices(server: &Keeper, clients: &Keeper, wan: Option<Wan>) -> Result<Option<Emulator>, Error> {
+    if let Some(wan) = wan {
+        let sides = [(server.namespace().clone(), UPLINK), (clients.namespace().clone(), DOWNLINK)];
+        return Emulator::start(wan, sides).map(Some);
     }
-    Error::io(format!("starting {program}"))(error)
+    let peer = clients.process();
+    let pair = format!("link add {UPLINK} type veth peer name {DOWNLINK} netns {peer}");
+    needs("veth", server.namespace().run("ip", &pair).map(drop))?;
+    Ok(None)
 }
 
 /// Says which part of the kernel a command needs that failed.
@@ -307,17 +260,19 @@ fn counter(text: &str, protocol: &str, name: &str) -> u64 {
     pairs.find(|pair| pair.0 == name).and_then(|pair| pair.1.parse().ok()).unwrap_or(0)
 }
 
-/// Bytes that the server's device has sent.
-fn sent(devices: &str) -> u64 {
+/// Bytes and packets that the server's device has sent.
+fn sent(devices: &str) -> (u64, u64) {
     let of_it = |line: &str| line.trim_start().strip_prefix(UPLINK)?.strip_prefix(':').map(str::to_owned);
-    let Some(columns) = devices.lines().find_map(of_it) else { return 0 };
-    columns.split_whitespace().nth(8).and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+    let Some(columns) = devices.lines().find_map(of_it) else { return (0, 0) };
+    let mut columns = columns.split_whitespace().skip(8).map_while(|column| column.parse().ok());
+    (columns.next().unwrap_or(0), columns.next().unwrap_or(0))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
+    use std::thread;
 
     use super::*;
 
@@ -339,17 +294,19 @@ mod tests {
         assert_eq!(counter(text, "TcpExt:", "ListenDrops"), 17);
         assert_eq!(counter(text, "TcpExt:", "Nothing"), 0);
         let devices = "Inter-|   Receive\n    lo: 1 1 0 0 0 0 0 0 2 2\nuplink: 10 9 8 7 6 5 4 3 4711 2 0\n";
-        assert_eq!(sent(devices), 4_711);
+        assert_eq!(sent(devices), (4_711, 2));
     }
 
     #[test]
     fn what_passes_a_link_is_counted_and_a_dropped_one_is_gone() {
         if !rustix::process::geteuid().is_root() {
-            let error = Link::new(Properties { bits: 1, queue: 1, segment: 1_460 }).unwrap_err().to_string();
+            let error = Link::new(Properties { bits: 1, queue: 1, segment: 1_460, wan: None })
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("run this as root"), "{error}");
             return;
         }
-        let link = Link::new(Properties { bits: 100_000_000, queue: 100, segment: 536 }).unwrap();
+        let link = Link::new(Properties { bits: 100_000_000, queue: 100, segment: 536, wan: None }).unwrap();
         let listener = link.server().inside(|| Ok(TcpListener::bind((SERVER, 0)).unwrap())).unwrap();
         let port = listener.local_addr().unwrap().port();
         let client = link.clients().inside(|| Ok(TcpStream::connect((SERVER, port)).unwrap())).unwrap();
@@ -367,7 +324,7 @@ mod tests {
         // Packets of 536 bytes at most have at least 66 bytes of headers for 524 of data.
         assert!(state.sent > 112_000, "{state:?}");
         assert_eq!((link.state(port ^ 1).unwrap().connections, link.dropped().unwrap()), (0, 0));
-        let keepers = [link.server.child.id(), link.clients.child.id()];
+        let keepers = [link.server.process(), link.clients.process()];
         drop((client, server, listener, link));
         for keeper in keepers {
             assert!(!fs::exists(format!("/proc/{keeper}/ns/net")).unwrap());
@@ -375,11 +332,9 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_part_of_the_kernel_and_the_package() {
+    fn an_error_names_the_part_of_the_kernel() {
         let failed = Error::Program { program: "tc".to_owned(), output: "Unknown qdisc".to_owned() };
         let text = needs("tbf", Err(failed)).unwrap_err().to_string();
         assert!(text.contains("Unknown qdisc (does this kernel have `tbf`?)"), "{text}");
-        let text = missing("tc", std::io::ErrorKind::NotFound.into()).to_string();
-        assert!(text.contains("Debian's package iproute2"), "{text}");
     }
 }

@@ -12,29 +12,31 @@
 //! work can this server do at that concurrency? A crowd is the same with all that clients do besides: they
 //! think, wait only so long, try again, connect anew, and come in groups.
 
+mod client;
 mod closed;
 mod connections;
 mod crowd;
 mod execution;
+mod mariadb;
 mod mix;
 mod open;
+mod said;
 mod schedule;
 mod speed;
 mod usage;
 
 use std::time::Duration;
 
+pub use client::{Client, Target};
 pub use closed::{ClosedOutcome, run_closed};
-pub use connections::{ConnectionPool, Target};
+pub use connections::ConnectionPool;
 pub use crowd::{Connecting, Crowd, CrowdOutcome, Group, Served};
 pub use mix::{Draw, Mix, RequestType, Statement, Unit, VALUES_MAX};
 pub use open::{OpenOutcome, OpenRun, Progress};
+pub use said::{DatabaseError, REFUSED};
 pub use schedule::{ARRIVALS_MAX, Arrival, Schedule};
 pub use speed::SpeedMeter;
 pub use usage::{CpuMeter, FamilyMeter, ProcessorMeter};
-
-/// SQLSTATEs of this class say that there is no room: a full server's, and those of a gate that refuses.
-pub const REFUSED: &str = "53";
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -44,7 +46,8 @@ pub enum Outcome {
     Completed,
     /// The client gave up, in its own pool's queue or while the server worked.
     TimedOut,
-    /// The server (or a gate before it) refused for want of room ([`REFUSED`]). It isn't sent again.
+    /// The server (or a gate before it) refused for want of room ([`DatabaseError::is_refusal`]). It isn't
+    /// sent again.
     Rejected,
     /// Any other error.
     Failed,

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
+use crate::database::Database;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::{
     ConnectionPool, Draw, Mix, OpenRun, Progress, RequestType, Schedule, Target, Unit, run_closed,
@@ -120,8 +121,9 @@ struct Variant {
 pub async fn run(options: &LongLaneOptions, display: &Display) -> Result<LongLaneReport, Error> {
     display.say("\n  Short and long requests, below saturation\n");
     display.now("starting a private PostgreSQL");
-    let server = shop::start_server(CONNECTIONS + SPARE_CONNECTIONS, options.server_cpu).await?;
-    let target = Target::parse(&server.dsn())?;
+    let server =
+        shop::start_server(Database::Postgres, CONNECTIONS + SPARE_CONNECTIONS, options.server_cpu).await?;
+    let target = Target::parse(&server.url())?;
     let admin = target.connect().await?;
     display.now("filling the shop");
     shop::create(&admin).await?;
@@ -137,7 +139,7 @@ pub async fn run(options: &LongLaneOptions, display: &Display) -> Result<LongLan
         display.now(format!("opening {CONNECTIONS} connections to the gate ({label})"));
         let (upstream, keys) = (server.port(), owned(keys));
         let gatekeeper = blocking(move || Gatekeeper::start(upstream, &keys)).await?;
-        let target = Target::parse(&server.dsn_through(gatekeeper.port()))?;
+        let target = Target::parse(&server.url_through(gatekeeper.port()))?;
         let pool = ConnectionPool::open(target, CONNECTIONS).await?;
         variants.push(Variant { label, pool, _gatekeeper: Some(gatekeeper) });
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bench::Error;
 use bench::alternate::Display;
+use bench::database::Database;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
 use bench::long_lane::{self, LongLaneOptions};
 use bench::{
@@ -304,6 +305,9 @@ struct FlashSaleArguments {
     /// Directory for the plot and the figures
     #[arg(long, default_value = "results/flash-sale")]
     output: PathBuf,
+    /// The database that sells
+    #[arg(long, value_enum, default_value_t)]
+    database: Database,
     /// Compare with a pool of this many connections inside the client instead of with gates
     #[arg(long)]
     client_pool: Option<usize>,
@@ -339,6 +343,7 @@ impl FlashSaleArguments {
             gate_connections: self.gate_connections.max(1),
             gate_keys: self.gate_keys,
             seed: self.seed,
+            database: self.database,
             server_cpu,
             output: self.output,
             compare: self.client_pool.map_or(Compare::Gates, Compare::ClientPool),
@@ -355,6 +360,7 @@ fn demo_options(output: PathBuf, server_cpu: Option<usize>) -> FlashSaleOptions 
         gate_connections: GATE_CONNECTIONS,
         gate_keys: Vec::new(),
         seed: 1,
+        database: Database::Postgres,
         server_cpu,
         output,
         compare: Compare::Gate,

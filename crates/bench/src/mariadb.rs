@@ -38,6 +38,7 @@ pub struct PrivateMariadb {
     directory: TempDir,
     owner: Option<(u32, u32)>,
     options: Vec<String>,
+    cpu: Option<usize>,
 }
 
 impl PrivateMariadb {
@@ -48,6 +49,14 @@ impl PrivateMariadb {
     /// If MariaDB isn't installed (the message names the package), or the server doesn't start (the message
     /// quotes its log).
     pub fn start(options: &[&str]) -> Result<Self, Error> {
+        Self::start_on(None, options)
+    }
+
+    /// Starts a server on a processor, if one is named.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_on(cpu: Option<usize>, options: &[&str]) -> Result<Self, Error> {
         for name in ["mariadbd", "mariadb-install-db", "mariadb"] {
             program(name)?;
         }
@@ -65,11 +74,11 @@ impl PrivateMariadb {
             .map_err(Error::io("writing the server's first statements"))?;
         for _ in 0..PORT_ATTEMPTS {
             let port = process::free_port()?;
-            let mut child = spawn(owner, root, port, options)?;
+            let mut child = spawn((owner, cpu), root, port, options)?;
             match wait_until_ready(&mut child, root, &password) {
                 Ok(()) => {
                     let options = options.iter().map(|option| (*option).to_owned()).collect();
-                    return Ok(Self { child, port, password, directory, owner, options });
+                    return Ok(Self { child, port, password, directory, owner, options, cpu });
                 }
                 Err(error) => {
                     end(&mut child);
@@ -105,8 +114,13 @@ impl PrivateMariadb {
         write_private(&root.join("first.sql"), self.owner, "")
             .map_err(Error::io("writing the server's first statements"))?;
         let options: Vec<_> = self.options.iter().map(String::as_str).collect();
-        self.child = spawn(self.owner, root, self.port, &options)?;
+        self.child = spawn((self.owner, self.cpu), root, self.port, &options)?;
         wait_until_ready(&mut self.child, root, &self.password)
+    }
+
+    /// Whether the process has ended.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
     }
 
     /// The TCP port on 127.0.0.1.
@@ -218,7 +232,12 @@ fn first_statements(password: &str) -> String {
     )
 }
 
-fn spawn(owner: Option<(u32, u32)>, root: &Path, port: u16, options: &[&str]) -> Result<Child, Error> {
+fn spawn(
+    (owner, cpu): (Option<(u32, u32)>, Option<usize>),
+    root: &Path,
+    port: u16,
+    options: &[&str],
+) -> Result<Child, Error> {
     let log = File::create(log_path(root)).map_err(Error::io("creating the server's log"))?;
     let mut command = as_owner(&program("mariadbd")?, owner, root);
     command
@@ -233,7 +252,7 @@ fn spawn(owner: Option<(u32, u32)>, root: &Path, port: u16, options: &[&str]) ->
         .args(options)
         .stdout(Stdio::null())
         .stderr(log);
-    process::spawn_pinned(&mut command, None)
+    process::spawn_pinned(&mut command, cpu)
 }
 
 fn wait_until_ready(child: &mut Child, root: &Path, password: &str) -> Result<(), Error> {

@@ -245,12 +245,13 @@ impl Report {
     }
 
     fn plot(&self) -> Plot {
-        let panel = |section: &Section| Panel {
-            title: format!("{}: processor time of the proxy for one transaction", section.protocol.name()),
-            scale: Scale::Linear,
-            show: micros,
-            curves: section.full.iter().skip(1).map(|rounds| curve(rounds, |round| round.cost)).collect(),
-            marks: Vec::new(),
+        let panel = |section: &Section| {
+            Panel::new(
+                format!("{}: processor time of the proxy for one transaction", section.protocol.name()),
+                Scale::Linear,
+                micros,
+                section.full.iter().skip(1).map(|rounds| curve(rounds, |round| round.cost)).collect(),
+            )
         };
         Plot {
             title: "What standing in between costs".to_owned(),

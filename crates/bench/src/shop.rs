@@ -7,13 +7,14 @@
 //! ms of computing, calibrated to the machine): three in a thousand requests, but more than half of the
 //! server's work.
 
+mod mariadb;
+
 use std::time::{Duration, Instant};
 
-use tokio_postgres::Client;
-
 use crate::Error;
-use crate::load::{Draw, Mix, RequestType, Statement, Unit};
-use crate::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions};
+use crate::database::{Database, DatabaseServer};
+use crate::load::{Client, Draw, Mix, RequestType, Statement, Unit};
+use crate::postgres::{Authentication, Durability, PrivateServerOptions};
 use crate::process::blocking;
 
 /// Articles in the shop.
@@ -68,7 +69,11 @@ CREATE TABLE sales_history (id int PRIMARY KEY, item_id int NOT NULL, amount num
 ///
 /// # Errors
 /// If it doesn't start.
-pub async fn start_server(connections: usize, cpu: Option<usize>) -> Result<PrivateServer, Error> {
+pub async fn start_server(
+    database: Database,
+    connections: usize,
+    cpu: Option<usize>,
+) -> Result<DatabaseServer, Error> {
     let options = PrivateServerOptions {
         durability: Durability::Durable,
         max_connections: u32::try_from(connections).unwrap_or(u32::MAX),
@@ -78,7 +83,7 @@ pub async fn start_server(connections: usize, cpu: Option<usize>) -> Result<Priv
         settings: SERVER_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
         ..PrivateServerOptions::default()
     };
-    blocking(move || PrivateServer::start(&options)).await
+    blocking(move || DatabaseServer::start(database, &options)).await
 }
 
 /// Creates and fills the tables.
@@ -86,6 +91,9 @@ pub async fn start_server(connections: usize, cpu: Option<usize>) -> Result<Priv
 /// # Errors
 /// If the server refuses.
 pub async fn create(client: &Client) -> Result<(), Error> {
+    if client.is_mariadb() {
+        return mariadb::create(client).await;
+    }
     let fill = format!(
         "INSERT INTO authors SELECT n, 'Author ' || n FROM generate_series(1, 500) n;
          INSERT INTO items SELECT n, 'Article ' || n, 1 + n % 500, n % 40, 5 + n % 90, 1000000000
@@ -132,11 +140,16 @@ async fn fastest(client: &Client, rows: i64) -> Result<Duration, Error> {
     Ok(best)
 }
 
-/// What the application sends, with reports over so many rows of history. Weights are per thousand requests.
+/// What the application sends to a database, with reports over so many rows of history. Weights are per
+/// thousand requests.
 ///
 /// # Errors
 /// None in practice: the description is fixed.
-pub fn mix(report_rows: i64) -> Result<Mix, Error> {
+pub fn mix(database: Database, report_rows: i64) -> Result<Mix, Error> {
+    let written_down = match database {
+        Database::Postgres => "INSERT INTO orders (items) VALUES (ARRAY[{0}, {1}, {2}])",
+        Database::Mariadb => mariadb::WRITTEN_DOWN,
+    };
     let order = RequestType::new(
         REQUESTS[0],
         325.0,
@@ -147,7 +160,7 @@ pub fn mix(report_rows: i64) -> Result<Mix, Error> {
             "UPDATE items SET stock = stock - 1 WHERE id = {0}",
             "UPDATE items SET stock = stock - 1 WHERE id = {1}",
             "UPDATE items SET stock = stock - 1 WHERE id = {2}",
-            "INSERT INTO orders (items) VALUES (ARRAY[{0}, {1}, {2}])",
+            written_down,
         ],
     )?;
     let read = RequestType::new(
@@ -177,8 +190,23 @@ pub async fn restore(client: &Client) -> Result<(), Error> {
     come_to_rest(client).await?;
     let sweep = format!("TRUNCATE orders; UPDATE items SET stock = 1000000000 WHERE id <= {HOT_ITEMS}");
     batch(client, "restoring the shop", &sweep).await?;
+    if client.is_mariadb() {
+        return settle(client).await;
+    }
     batch(client, "vacuuming the items", "VACUUM (ANALYZE) items").await?;
-    batch(client, "writing a checkpoint", "CHECKPOINT").await
+    settle(client).await
+}
+
+/// Has the server do now what it would do later: PostgreSQL writes a checkpoint, MariaDB purges the rows'
+/// old versions.
+///
+/// # Errors
+/// If the server refuses.
+pub(crate) async fn settle(client: &Client) -> Result<(), Error> {
+    match client {
+        Client::Postgres(_) => batch(client, "writing a checkpoint", "CHECKPOINT").await,
+        Client::Mariadb(_) => batch(client, "purging old versions", mariadb::PURGE).await,
+    }
 }
 
 /// Ends what other sessions still run, and waits until the server is at rest.
@@ -187,21 +215,23 @@ pub async fn restore(client: &Client) -> Result<(), Error> {
 /// If the server doesn't come to rest in time, or refuses.
 pub(crate) async fn come_to_rest(client: &Client) -> Result<(), Error> {
     let busy = "backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid()";
-    batch(
-        client,
-        "canceling what is left",
-        &format!("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE {busy} AND state = 'active'"),
-    )
-    .await?;
-    let question = format!("SELECT count(*) FROM pg_stat_activity WHERE {busy}");
+    let question = if client.is_mariadb() {
+        mariadb::kill(client, "KILL QUERY", "command = 'Query'").await?;
+        mariadb::BUSY.to_owned()
+    } else {
+        let sql =
+            format!("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE {busy} AND state = 'active'");
+        batch(client, "canceling what is left", &sql).await?;
+        format!("SELECT count(*) FROM pg_stat_activity WHERE {busy}")
+    };
     let deadline = Instant::now() + REST_BOUND;
     loop {
-        let row = client.query_one(&question, &[]).await.map_err(Error::database("asking for activity"))?;
-        let active: i64 = row.get(0);
-        if active == 0 {
+        let active = client.column(&question).await.map_err(Error::database("asking for activity"))?;
+        if active == ["0"] {
             break;
         }
         if Instant::now() >= deadline {
+            let active = active.concat();
             return Err(Error::Experiment(format!("{active} sessions are still busy after {REST_BOUND:?}")));
         }
         tokio::time::sleep(REST_INTERVAL).await;
@@ -209,6 +239,19 @@ pub(crate) async fn come_to_rest(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
+/// Ends all other sessions.
+///
+/// # Errors
+/// If the server refuses.
+pub(crate) async fn end_others(client: &Client) -> Result<(), Error> {
+    if client.is_mariadb() {
+        return mariadb::kill(client, "KILL", "command NOT IN ('Daemon', 'Killed')").await;
+    }
+    let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                  WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    batch(client, "ending what is left", others).await
+}
+
 pub(crate) async fn batch(client: &Client, action: &str, sql: &str) -> Result<(), Error> {
-    client.batch_execute(sql).await.map_err(Error::database(action))
+    client.simple_query(sql).await.map_err(Error::database(action))
 }

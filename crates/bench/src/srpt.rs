@@ -25,7 +25,7 @@ use crate::load::Outcome;
 use crate::process::blocking;
 use crate::table;
 
-pub use case::{BITS, Load, Setup, Variant, variants_called};
+pub use case::{BITS, By, Load, Setup, Variant, variants_called};
 pub use cost::Costs;
 pub use follow::Followed;
 pub use report::Measured;
@@ -118,6 +118,8 @@ pub struct Cell {
     pub over_time: Vec<[f64; 2]>,
     /// Connections after each second.
     pub connections_over_time: Vec<usize>,
+    /// Memory of the gate after each second, in bytes; empty without a gate.
+    pub memory_over_time: Vec<u64>,
 }
 
 impl Cell {
@@ -152,7 +154,8 @@ impl Cell {
             refused: last.refused,
             dropped: seen.dropped,
             sent: digest.after(length.as_secs()).sent,
-            memory: seen.memory,
+            memory: seen.memory.iter().copied().max().unwrap_or_default(),
+            memory_over_time: seen.memory,
             cost: outcome.used / whole,
             late: [outcome.lag_p99.as_secs_f64(), outcome.lag_max.as_secs_f64()],
             client_cpu: outcome.client_cpu,
@@ -199,7 +202,7 @@ fn by_size(served: &Served) -> [f64; 4] {
 }
 
 fn slowdown(served: &Served) -> f64 {
-    let link = case::simulated(None, Setup::BASELINE);
+    let link = case::counted(Setup::BASELINE);
     let alone = |bytes: u64| link.on_the_link(bytes) as f64 * 8.0 / link.bits;
     let slower = |one: &Response| Some(one.response? / alone(one.bytes));
     crate::stats::mean(&served.responses.iter().filter_map(slower).collect::<Vec<_>>())
@@ -240,7 +243,7 @@ async fn section(
     display: &Display,
 ) -> Result<report::Section, Error> {
     let length = load.whole(options.length);
-    let requests = Arc::new(load.phases().replay(&case::simulated(None, setup), trace, length));
+    let requests = Arc::new(load.phases().replay(&case::counted(setup), trace, length));
     display.say(&format!("  {load}, setup {setup}: {} requests in {length:.0?}", requests.len()));
     let expected = vec![length + length / 4; options.variants.len()];
     let cells = alternate(options.rounds, &expected, async |at: Turn, left| {

@@ -231,13 +231,12 @@ impl Report {
             marks: None,
             axis: "seconds since it goes on",
             seconds: AFTER,
-            panels: vec![Panel {
-                title: "response time, 95th percentile".to_owned(),
-                scale: Scale::Logarithmic,
-                show: seconds,
-                curves: self.results.iter().map(curve).collect(),
-                marks: Vec::new(),
-            }],
+            panels: vec![Panel::new(
+                "response time, 95th percentile",
+                Scale::Logarithmic,
+                seconds,
+                self.results.iter().map(curve).collect(),
+            )],
         }
     }
 

@@ -116,7 +116,7 @@ async fn the_shop_takes_orders_and_is_restored_to_what_it_was() {
     let target = Target::parse(&server.dsn()).unwrap();
     let admin = target.connect().await.unwrap();
     shop::create(&admin).await.unwrap();
-    let mix = Arc::new(shop::mix(1_000).unwrap());
+    let mix = Arc::new(shop::mix(bench::database::Database::Postgres, 1_000).unwrap());
     let outcome = run(&pool(&server, 4).await, &mix, Duration::from_secs(60)).await;
     assert!(outcome.records.iter().all(|record| record.outcome == Outcome::Completed));
     let orders = outcome.records.iter().filter(|record| record.request_type == shop::ORDER).count();
@@ -136,8 +136,12 @@ async fn crowd(
 ) -> CrowdOutcome {
     let mix = Arc::new(Mix::new(vec![request]).unwrap());
     let mut crowd = Crowd {
-        target: Target::parse(&server.dsn()).unwrap(),
-        groups: vec![Group { mix, clients: 3, think: Duration::ZERO }],
+        groups: vec![Group {
+            target: Target::parse(&server.dsn()).unwrap(),
+            mix,
+            clients: 3,
+            think: Duration::ZERO,
+        }],
         connecting: Connecting::Once,
         timeout: Duration::from_secs(60),
         warm_up: Duration::ZERO,

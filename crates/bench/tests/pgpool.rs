@@ -25,8 +25,12 @@ async fn more_clients_than_processes_are_served_in_turn() {
     let request = RequestType::new("look", 1.0, Unit::Transaction, &[], &statements).unwrap();
     let mix = Arc::new(Mix::new(vec![request]).unwrap());
     let crowd = Crowd {
-        target: Target::parse(&server.dsn_through(pgpool.port())).unwrap(),
-        groups: vec![Group { mix, clients: 6, think: Duration::ZERO }],
+        groups: vec![Group {
+            target: Target::parse(&server.dsn_through(pgpool.port())).unwrap(),
+            mix,
+            clients: 6,
+            think: Duration::ZERO,
+        }],
         connecting: Connecting::ForEach,
         timeout: Duration::from_secs(20),
         warm_up: Duration::ZERO,

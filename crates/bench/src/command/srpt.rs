@@ -25,11 +25,13 @@ pub(crate) struct Arguments {
     /// The loads: W1 to W10, or a constant part of the link such as 1.2
     #[arg(long, value_name = "LOAD,…", value_delimiter = ',')]
     loads: Vec<Load>,
-    /// What is between server and clients: A nothing, E5 five requests a connection, H10 users that abort
-    /// after ten seconds (three retries), I536 small packets, J7 both of E5 and H7
+    /// What is between server and clients: A nothing, B100 a round trip of 100 ms, C5 loss of 5 %, D both,
+    /// E5 five requests a connection, H10 users that abort after ten seconds (three retries), I536 small
+    /// packets, J7 all of D, E5 and H7
     #[arg(long, value_name = "SETUP,…", value_delimiter = ',', default_value = "A")]
     setups: Vec<Setup>,
-    /// Only these of FAIR (no gate), fair, bands, SRPT, auto (SRPT that finds the rate)
+    /// Only these of FAIR (no gate), fair, bands, SRPT, auto (SRPT that finds the rate), htb and pfifo_fast
+    /// (the kernel's bands, which nobody plays who isn't named)
     #[arg(long, value_name = "VARIANT,…", value_delimiter = ',')]
     only: Vec<String>,
     /// Rounds; every variant has one turn in each

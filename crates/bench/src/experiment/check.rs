@@ -13,6 +13,7 @@ use super::plan::{
 use super::schedule::{self, MIXES};
 use super::words::Reference;
 use super::yardstick;
+use crate::database::Database;
 use crate::load::{REFUSED, VALUES_MAX};
 use crate::shop;
 
@@ -81,6 +82,14 @@ fn workload(plan: &Plan, judge: &mut Judge<'_>) {
     for (index, request) in workload.request.iter().enumerate() {
         check_request(&format!("workload.request.{index}"), request, workload.tables, judge);
     }
+    let named = workload.bystanders.as_ref().is_some_and(|others| others.application.is_some());
+    if named && plan.server.database != Database::Postgres {
+        let hint = Some("leave it away, or take PostgreSQL");
+        judge.complain("workload.bystanders.application", "is a name that only PostgreSQL has", hint);
+    }
+    for (index, name) in workload.bystanders.iter().flat_map(|others| &others.beside).enumerate() {
+        check_variant(plan, &format!("workload.bystanders.beside.{index}"), name, judge);
+    }
     for (index, request) in workload.bystanders.iter().flat_map(|others| &others.request).enumerate() {
         check_request(&format!("workload.bystanders.request.{index}"), request, workload.tables, judge);
     }
@@ -100,9 +109,10 @@ fn check_site(plan: &Plan, site: &Site, judge: &mut Judge<'_>) {
     }
     let own = [
         ("request", !workload.request.is_empty()),
-        ("bystanders", workload.bystanders.is_some()),
-        ("setup", !workload.setup.is_empty()),
-        ("reset", !workload.reset.is_empty()),
+        // Clients beside a site speak to its database, and may need tables of their own.
+        ("bystanders", workload.bystanders.is_some() && site.place == Place::Site),
+        ("setup", !workload.setup.is_empty() && workload.bystanders.is_none()),
+        ("reset", !workload.reset.is_empty() && workload.bystanders.is_none()),
         ("tables", workload.tables != Tables::None),
         ("connect", workload.connect != Connect::Once),
         ("think", !workload.think.0.is_zero()),
@@ -187,7 +197,8 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
     if form.clients.iter().any(|&clients| clients > CLIENTS_MAX) {
         judge.complain(&at("clients"), format!("has more than {CLIENTS_MAX}"), None);
     }
-    if form.clients.contains(&0) && plan.workload.bystanders.is_none() {
+    let others_are_alone = plan.workload.bystanders.is_some() && plan.workload.site.is_none();
+    if form.clients.contains(&0) && !others_are_alone {
         let hint = "0 clients are for bystanders alone; write [workload.bystanders]";
         judge.complain(&at("clients"), "has 0, and there is nobody else", Some(hint));
     }

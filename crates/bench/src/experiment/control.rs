@@ -1,12 +1,9 @@
 //! What stands before the server: nothing, PgBouncer, pgpool-II, a gate. Started for each cell anew, so that
 //! cells don't depend on one another: a gate knows nothing when its warm-up begins.
 
-use std::io::Write as _;
-
-use tempfile::NamedTempFile;
-
 use super::plan::{Connect, OPEN_DIRECT, OPEN_PROXIED, POOL, Plan};
 use crate::Error;
+use crate::database::DatabaseServer;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::Target;
 use crate::pgbouncer::{PgBouncer, Prepared};
@@ -64,8 +61,6 @@ pub(super) struct Control {
     pub(super) target: Target,
     /// on this port of 127.0.0.1.
     pub(super) port: u16,
-    /// The users of a gate that judges logins itself; it reads them when it is told to.
-    _users: Option<NamedTempFile>,
 }
 
 impl Control {
@@ -75,26 +70,24 @@ impl Control {
         variant: &str,
         best: Option<u32>,
         clients: usize,
-        server: &PrivateServer,
+        server: &DatabaseServer,
     ) -> Result<Self, Error> {
         let room = u32::try_from(clients).unwrap_or(u32::MAX).saturating_add(ROOM);
-        let (mut sessions, mut users) = (None, None);
+        let mut sessions = None;
         let proxy = match way(plan, variant, best)? {
             Way::Direct => None,
-            Way::PgBouncer { pool } => {
-                Some(Proxy::PgBouncer(PgBouncer::start(server, pool, room, Prepared::Followed)?))
-            }
+            Way::PgBouncer { pool } => Some(Proxy::PgBouncer(PgBouncer::start(
+                postgres(variant, server)?,
+                pool,
+                room,
+                Prepared::Followed,
+            )?)),
             Way::PgPool { processes } => {
                 sessions = Some(processes);
-                Some(Proxy::PgPool(PgPool::start(server, processes, room)?))
+                Some(Proxy::PgPool(PgPool::start(postgres(variant, server)?, processes, room)?))
             }
-            Way::Gate { mut keys } => {
-                users = users_file(&keys, server)?;
-                keys.extend(users.as_ref().map(|file| {
-                    let path = toml::Value::String(file.path().display().to_string());
-                    ("users_file".to_owned(), path.to_string())
-                }));
-                Some(Proxy::Gatekeeper(Gatekeeper::start(server.port(), &keys)?))
+            Way::Gate { keys } => {
+                Some(Proxy::Gatekeeper(Gatekeeper::start_before(&server.upstream(), &keys)?))
             }
         };
         let port = match &proxy {
@@ -103,8 +96,8 @@ impl Control {
             Some(Proxy::PgPool(pgpool)) => pgpool.port(),
             Some(Proxy::Gatekeeper(gatekeeper)) => gatekeeper.port(),
         };
-        let target = Target::parse(&server.dsn_through(port))?;
-        Ok(Self { proxy, sessions, target, port, _users: users })
+        let target = Target::parse(&server.url_through(port))?;
+        Ok(Self { proxy, sessions, target, port })
     }
 
     /// The process in between.
@@ -152,18 +145,14 @@ impl Control {
     }
 }
 
-/// The users of a gate that judges logins itself, where its keys don't say which: those that PgBouncer is
-/// given.
-fn users_file(keys: &[(String, String)], server: &PrivateServer) -> Result<Option<NamedTempFile>, Error> {
-    let has = |wanted: &str| keys.iter().any(|(key, _)| key == wanted);
-    if !has("auth") || has("users_file") {
-        return Ok(None);
+/// The server of a variant that speaks to PostgreSQL only.
+fn postgres<'a>(variant: &str, server: &'a DatabaseServer) -> Result<&'a PrivateServer, Error> {
+    match server {
+        DatabaseServer::Postgres(server) => Ok(server),
+        DatabaseServer::Mariadb(_) => {
+            Err(Error::Experiment(format!("{variant} stands before PostgreSQL, not before MariaDB")))
+        }
     }
-    // Only its owner may read it, or the gate refuses it.
-    let failed = || Error::io("writing the users of a gate");
-    let mut file = NamedTempFile::new().map_err(failed())?;
-    writeln!(file, "\"{}\" \"{}\"", server.user(), server.password()).map_err(failed())?;
-    Ok(Some(file))
 }
 
 fn way(plan: &Plan, variant: &str, best: Option<u32>) -> Result<Way, Error> {
@@ -201,8 +190,7 @@ mod tests {
     #[test]
     fn who_has_a_session_for_each_client_is_connected_to_for_each_request() {
         let target = Target::parse("host=127.0.0.1 port=5432 user=a").unwrap();
-        let control =
-            |sessions| Control { proxy: None, sessions, target: target.clone(), port: 5432, _users: None };
+        let control = |sessions| Control { proxy: None, sessions, target: target.clone(), port: 5432 };
         assert_eq!(control(Some(4)).connect(Connect::Once), Connect::ForEachRequest);
         assert_eq!(control(None).connect(Connect::Once), Connect::Once);
     }

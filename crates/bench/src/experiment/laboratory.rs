@@ -1,25 +1,26 @@
-//! The laboratory of experiments whose load is statements: a private PostgreSQL, and one measured cell at a
-//! time.
+//! The laboratory of experiments whose load is statements: a private server, and one measured cell at a time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
-use tokio_postgres::Client;
 
 use super::cell::{Cell, Figures, Measured, Population, queued_in_client};
 use super::control::Control;
 use super::learned::Looks;
 use super::machine::Machine;
 use super::meter::{Used, Whose, used};
-use super::plan::{Connect, Form, Load, Plan, Request, Server, Show, Tables, Unit as RequestUnit};
+use super::plan::{
+    Bystanders, Connect, Form, Load, Plan, Request, Server, Show, Tables, Unit as RequestUnit,
+};
 use super::runner::Laboratory;
 use crate::confinement::{Bounds, Confinement, ENVIRONMENT, Share};
+use crate::database::DatabaseServer;
 use crate::load::{
-    Connecting, ConnectionPool, Crowd, Draw, Group, Mix, OpenRun, Progress, RequestType, Schedule, Target,
-    Unit,
+    Client, Connecting, ConnectionPool, Crowd, CrowdOutcome, Draw, Group, Mix, OpenRun, Progress,
+    RequestType, Schedule, Served, Target, Unit,
 };
-use crate::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions, Stop};
+use crate::postgres::{Authentication, Durability, PrivateServerOptions};
 use crate::process::{allowed_cpus, blocking};
 use crate::{Error, gatekeeper, pgbouncer, pgpool, shop};
 
@@ -43,10 +44,14 @@ const RECOVERY_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// If the server doesn't tell its version, or there is no gatekeeper.
-pub(super) fn machine(server: &PrivateServer) -> Result<Machine, Error> {
-    let version = server.psql("SHOW server_version")?;
-    let number = version.split(' ').next().unwrap_or_default().to_owned();
-    Ok(Machine::here(number, pgbouncer::installed(), pgpool::installed(), gatekeeper::identity()?))
+pub(super) fn machine(server: &DatabaseServer) -> Result<Machine, Error> {
+    let number = server.version()?;
+    Ok(Machine::here(
+        (server.database(), number),
+        pgbouncer::installed(),
+        pgpool::installed(),
+        gatekeeper::identity()?,
+    ))
 }
 
 /// A private server, and what is asked of it.
@@ -59,7 +64,7 @@ pub struct Statements {
     server_cpu: Option<usize>,
     admin: Client,
     // Before the groups that it is in: those can only be removed when the server has ended.
-    server: PrivateServer,
+    server: DatabaseServer,
     confinement: Option<Confinement>,
 }
 
@@ -69,9 +74,9 @@ impl Statements {
     /// # Errors
     /// If something doesn't start, a statement of the plan is wrong, or its memory can't be bounded here.
     pub async fn set_up(plan: &Plan, form: &Form, server_cpu: Option<usize>) -> Result<Self, Error> {
-        let options = options(plan, form, server_cpu);
-        let server = blocking(move || PrivateServer::start(&options)).await?;
-        let admin = Target::parse(&server.dsn())?.connect().await?;
+        let (database, options) = (plan.server.database, options(plan, form, server_cpu));
+        let server = blocking(move || DatabaseServer::start(database, &options)).await?;
+        let admin = Target::parse(&server.url())?.connect().await?;
         if plan.workload.tables == Tables::Shop {
             shop::create(&admin).await?;
         }
@@ -79,7 +84,7 @@ impl Statements {
             shop::batch(&admin, &format!("setting up with `{sql}`"), sql).await?;
         }
         let shops = match plan.workload.tables {
-            Tables::Shop => Some(shop::mix(shop::calibrate(&admin).await?.0)?),
+            Tables::Shop => Some(shop::mix(database, shop::calibrate(&admin).await?.0)?),
             Tables::None => None,
         };
         let mix = |requests: &[Request]| mix(requests, shops.as_ref()).map(Arc::new);
@@ -123,9 +128,7 @@ impl Statements {
     async fn end_and_reset(&self) -> Result<(), Error> {
         // Sessions that the last cell left behind: clients that gave up are gone, but their transactions may
         // still wait.
-        let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                      WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
-        shop::batch(&self.admin, "ending what is left", others).await?;
+        shop::end_others(&self.admin).await?;
         shop::come_to_rest(&self.admin).await?;
         if self.plan.workload.tables == Tables::Shop {
             shop::restore(&self.admin).await?;
@@ -138,7 +141,7 @@ impl Statements {
 
     /// Waits until a server that has lost a process answers again; one that has ended is started anew.
     async fn revive(&mut self) -> Result<(), Error> {
-        let target = Target::parse(&self.server.dsn())?;
+        let target = Target::parse(&self.server.url())?;
         let deadline = Instant::now() + RECOVERY_BOUND;
         loop {
             if let Ok(admin) = target.connect().await {
@@ -150,7 +153,7 @@ impl Statements {
             }
             tokio::time::sleep(RECOVERY_INTERVAL).await;
         }
-        self.server.restart(Stop::Immediate)?;
+        self.server.restart()?;
         // The new one isn't in the old one's groups, which are empty now.
         self.confinement = None;
         self.confinement = confine(&self.server, &self.plan.server)?;
@@ -161,9 +164,10 @@ impl Statements {
     /// Asks what must hold after a cell.
     async fn check(&self, cell: &Cell) -> Result<(), Error> {
         for check in &self.plan.workload.check {
-            let asked = self.admin.query_one(&check.sql, &[]).await;
-            let row = asked.map_err(Error::database(format!("asking whether {}", check.says)))?;
-            if !row.try_get::<_, bool>(0).is_ok_and(|holds| holds) {
+            let asked = self.admin.column(&check.sql).await;
+            let rows = asked.map_err(Error::database(format!("asking whether {}", check.says)))?;
+            // PostgreSQL's word for it, or MariaDB's.
+            if !matches!(rows.first().map(String::as_str), Some("t" | "1")) {
                 let place = format!("{} {}", cell.variant, cell.load.phrase());
                 return Err(Error::Experiment(format!("{place}: it doesn't hold that {}", check.says)));
             }
@@ -171,14 +175,12 @@ impl Statements {
         Ok(())
     }
 
-    fn groups(&self, clients: usize) -> Vec<Group> {
+    fn groups(&self, target: &Target, variant: &str, clients: usize) -> Vec<Group> {
         let workload = &self.plan.workload;
-        let own = Group { mix: Arc::clone(&self.clients), clients, think: workload.think.0 };
-        let others = workload.bystanders.iter().zip(&self.bystanders).map(|(others, mix)| Group {
-            mix: Arc::clone(mix),
-            clients: others.clients,
-            think: others.think.0,
-        });
+        let mix = Arc::clone(&self.clients);
+        let own = Group { target: target.clone(), mix, clients, think: workload.think.0 };
+        let there = workload.bystanders.iter().filter(|others| others.are_beside(variant));
+        let others = there.zip(&self.bystanders).map(|(others, mix)| group(others, target, mix));
         std::iter::once(own).chain(others).collect()
     }
 
@@ -196,11 +198,15 @@ impl Statements {
         whose.measure(counted, window)
     }
 
-    async fn closed(&self, control: &Control, clients: usize, seed: u64) -> Result<Measured, Error> {
+    async fn closed(
+        &self,
+        (control, variant): (&Control, &str),
+        clients: usize,
+        seed: u64,
+    ) -> Result<Measured, Error> {
         let workload = &self.plan.workload;
         let crowd = Crowd {
-            target: control.target.clone(),
-            groups: self.groups(clients),
+            groups: self.groups(&control.target, variant, clients),
             connecting: match control.connect(workload.connect) {
                 Connect::Once => Connecting::Once,
                 Connect::ForEachRequest => Connecting::ForEach,
@@ -213,16 +219,7 @@ impl Statements {
         };
         let mut meters = None;
         let outcome = crowd.run(|counted| meters = Some(self.meters(counted, crowd.window, control))).await?;
-        let times = (crowd.warm_up, crowd.window);
-        let figures: Vec<Figures> = outcome
-            .groups
-            .iter()
-            .zip(&crowd.groups)
-            .map(|(served, group)| {
-                let population = Population { clients: group.clients, think: group.think };
-                Figures::of(&served.records, times, crowd.timeout, Some(population))
-            })
-            .collect();
+        let figures = figures(&outcome, &crowd);
         let used = used(meters).await?;
         Ok(Measured {
             clients: figures.first().copied().unwrap_or_default(),
@@ -277,7 +274,7 @@ impl Laboratory for Statements {
         let control = Control::open(&self.plan, &cell.variant, best, clients, &self.server)?;
         let seed = u64::from(cell.repetition) << 32;
         let measured = match cell.load {
-            Load::Clients(clients) => self.closed(&control, clients, seed).await,
+            Load::Clients(clients) => self.closed((&control, &cell.variant), clients, seed).await,
             Load::Overload(factor) => {
                 let rate = rate.ok_or_else(|| Error::Experiment("nothing was calibrated".to_owned()))?;
                 self.open(&control, rate * factor, seed).await
@@ -306,11 +303,26 @@ impl Laboratory for Statements {
     }
 }
 
+/// Bystanders, as clients of whatever stands at the target.
+pub(super) fn group(others: &Bystanders, target: &Target, mix: &Arc<Mix>) -> Group {
+    let target = others.application.as_deref().map_or_else(|| target.clone(), |name| target.of(name));
+    Group { target, mix: Arc::clone(mix), clients: others.clients, think: others.think.0 }
+}
+
+/// What each group of a crowd met.
+pub(super) fn figures(outcome: &CrowdOutcome, crowd: &Crowd) -> Vec<Figures> {
+    let of = |(served, group): (&Served, &Group)| {
+        let population = Population { clients: group.clients, think: group.think };
+        Figures::of(&served.records, (crowd.warm_up, crowd.window), crowd.timeout, Some(population))
+    };
+    outcome.groups.iter().zip(&crowd.groups).map(of).collect()
+}
+
 /// Bounds what a server may use, once its tables are there.
 ///
 /// # Errors
 /// If the plan bounds it, and that can't be done here.
-pub(super) fn confine(server: &PrivateServer, bounds: &Server) -> Result<Option<Confinement>, Error> {
+pub(super) fn confine(server: &DatabaseServer, bounds: &Server) -> Result<Option<Confinement>, Error> {
     let processor = bounds.processors.map(|part| Share { part, period: SERVER_PERIOD });
     let bounds = Bounds { memory: bounds.memory.map(|most| most.0), processor };
     Confinement::hold(&server.processes(), &bounds)
@@ -342,7 +354,7 @@ pub(super) fn options(plan: &Plan, form: &Form, cpu: Option<usize>) -> PrivateSe
 }
 
 /// Request types of a plan; those without statements are the shop's.
-fn mix(requests: &[Request], shops: Option<&Mix>) -> Result<Mix, Error> {
+pub(super) fn mix(requests: &[Request], shops: Option<&Mix>) -> Result<Mix, Error> {
     let types = requests.iter().map(|request| {
         let found = shops
             .filter(|_| request.statements.is_empty())

@@ -5,6 +5,8 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use crate::database::Database;
+
 /// The machine and the programs.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Machine {
@@ -16,7 +18,10 @@ pub struct Machine {
     pub processors: usize,
     /// Memory in bytes.
     pub memory: u64,
-    /// PostgreSQL's version.
+    /// Which database there was.
+    #[serde(default, skip_serializing_if = "Database::is_postgres")]
+    pub database: Database,
+    /// The database's version; the name is older than the other database.
     pub postgresql: String,
     /// PgBouncer's version; empty if it isn't there.
     pub pgbouncer: String,
@@ -42,7 +47,12 @@ pub struct Moment {
 
 impl Machine {
     /// This one, with these versions.
-    pub(super) fn here(postgresql: String, pgbouncer: String, pgpool: String, gatekeeper: String) -> Self {
+    pub(super) fn here(
+        (database, postgresql): (Database, String),
+        pgbouncer: String,
+        pgpool: String,
+        gatekeeper: String,
+    ) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let release = read("/proc/sys/kernel/osrelease");
         let cpuinfo = read("/proc/cpuinfo");
@@ -51,11 +61,19 @@ impl Machine {
             processor: model(&cpuinfo),
             processors: processors(&cpuinfo),
             memory: memory(&read("/proc/meminfo")),
+            database,
             postgresql,
             pgbouncer,
             pgpool,
             gatekeeper,
         }
+    }
+}
+
+impl Machine {
+    /// The database and its version.
+    pub(super) fn server(&self) -> String {
+        format!("{} {}", self.database.name(), self.postgresql)
     }
 }
 

@@ -11,8 +11,9 @@ use super::check;
 use super::complaint::Complaints;
 use super::offline::{CapacitySearch, Idle};
 use super::schedule::Phase;
-use super::words::{Drawn, Memory, Time};
+use super::words::{Drawn, Memory, Reference, Time};
 use crate::Error;
+use crate::database::Database;
 
 mod goals;
 pub(super) mod takes;
@@ -225,6 +226,12 @@ pub enum Unit {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bystanders {
+    /// Which application they say that they are, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application: Option<String>,
+    /// Beside which variants they are there; beside all if none is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
     /// How many.
     pub clients: usize,
     /// How long each thinks, on average.
@@ -240,6 +247,9 @@ const PROCESSORS: std::ops::RangeInclusive<f64> = 0.05..=256.0;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
+    /// Which database; `--database` has the last word.
+    #[serde(default, skip_serializing_if = "Database::is_postgres")]
+    pub database: Database,
     /// Lines of `postgresql.conf`.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
@@ -443,9 +453,58 @@ impl Plan {
         measured
     }
 
+    /// This plan over another database: without the programs that only speak to PostgreSQL, and what was
+    /// found elsewhere.
+    ///
+    /// # Errors
+    /// If it says something of PostgreSQL itself.
+    pub fn over(mut self, database: Database) -> Result<Self, Error> {
+        if database == self.server.database {
+            return Ok(self);
+        }
+        let workload = &self.workload;
+        let mut requests =
+            workload.request.iter().chain(workload.bystanders.iter().flat_map(|others| &others.request));
+        let own = [
+            ("server.settings", !self.server.settings.is_empty()),
+            ("server.memory", self.server.memory.is_some()),
+            ("workload.setup", !workload.setup.is_empty()),
+            (
+                "workload.bystanders.application",
+                workload.bystanders.iter().any(|it| it.application.is_some()),
+            ),
+            ("workload.reset", !workload.reset.is_empty()),
+            ("a request's statements", requests.any(|request| !request.statements.is_empty())),
+        ];
+        if let Some((key, _)) = own.iter().find(|(_, is_there)| *is_there) {
+            let (name, written, other) = (&self.name, self.server.database.name(), database.name());
+            return Err(Error::Experiment(format!(
+                "{name}: {key} is written for {written}; the plan can't be run over {other}"
+            )));
+        }
+        self.server.database = database;
+        self.expected.clear();
+        let runs = |variant: &str| !variant.starts_with("pgbouncer") && !variant.starts_with("pgpool");
+        for form in [&mut self.short, &mut self.full] {
+            form.variants.retain(|variant| runs(variant));
+        }
+        self.goal.retain(|goal| {
+            let other = matches!(&goal.relative_to, Some(Reference::Variant(other)) if !runs(other));
+            runs(&goal.of) && !other
+        });
+        Ok(self)
+    }
+
     /// Whether the report shows this.
     pub fn shows(&self, show: Show) -> bool {
         self.show.contains(&show)
+    }
+}
+
+impl Bystanders {
+    /// Whether they are there beside a variant.
+    pub fn are_beside(&self, variant: &str) -> bool {
+        self.beside.is_empty() || self.beside.iter().any(|name| name == variant)
     }
 }
 

@@ -1,6 +1,6 @@
-//! Goes through the cells of an experiment: every variant once in each round, A B C A B C, so that a drift
-//! of the machine meets all alike; leaves out what is measured already, and writes down each cell when it
-//! is finished.
+//! Measures the cells of an experiment. Each round has every variant once (A B C A B C), so that a drift of
+//! the machine meets all alike. Cells that were measured before are left out. Each finished cell is written
+//! down at once.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::Error;
 use crate::alternate::{Display, turns};
 use crate::table::{count, seconds};
 
-/// What measures a cell.
+/// A way to measure a cell.
 pub trait Laboratory {
     /// Measures a cell. `best` is the pool of a variant that has the best, `rate` what `overload` multiplies.
     fn measure(
@@ -228,7 +228,8 @@ fn in_a_line(measured: &Measured) -> String {
         measured.clients.residual.map_or("–".to_owned(), |part| format!("{:.0} %", part * 100.0)),
     );
     if let Some(bystanders) = measured.bystanders {
-        text += &format!("   bystanders {:>8}", seconds(bystanders.all_seconds));
+        let per_second = count(bystanders.throughput);
+        text += &format!("   bystanders {per_second:>7}/s {:>8}", seconds(bystanders.all_seconds));
     }
     if !measured.alive {
         text += &format!("   {} processes killed", measured.kills);

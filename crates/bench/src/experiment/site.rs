@@ -11,8 +11,9 @@ use rustix::process::Signal;
 use super::control::{self, Control};
 use super::plan::{Place, Plan, Site};
 use crate::Error;
+use crate::database::DatabaseServer;
 use crate::gatekeeper::Gatekeeper;
-use crate::postgres::PrivateServer;
+use crate::load::Target;
 use crate::process::{self, free_port};
 
 /// How long the site may take until its port accepts connections.
@@ -50,7 +51,7 @@ impl OpenSite {
     pub(super) fn open(
         (plan, site): (&Plan, &Site),
         (variant, best): (&str, Option<u32>),
-        server: &PrivateServer,
+        server: &DatabaseServer,
         (bookstore, directory): (&Path, &Path),
     ) -> Result<Self, Error> {
         let serve = |database: u16, connections: u32, prepares: bool| {
@@ -82,6 +83,11 @@ impl OpenSite {
     /// The site's own process.
     pub(super) fn pid(&self) -> u32 {
         self.serving.child.id()
+    }
+
+    /// Where others than the site connect to, for the site's database; `None` if nothing stands there.
+    pub(super) fn database(&self) -> Option<&Target> {
+        self.behind.as_ref().map(|control| &control.target)
     }
 
     /// The process of the program that is compared.

@@ -1,4 +1,4 @@
-//! The laboratory of experiments whose load is visits: the bookstore's site over a private PostgreSQL, and
+//! The laboratory of experiments whose load is visits: the bookstore's site over a private server, and
 //! emulated browsers.
 //!
 //! Site and browsers are processes of the `bookstore` binary, on the client's processor; what is
@@ -8,15 +8,15 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde::Deserialize;
 use tempfile::TempDir;
-use tokio_postgres::Client;
 
 use super::cell::{Cell, Figures, Measured, TypeFigures};
-use super::laboratory::{confine, machine, options};
+use super::laboratory::{self, confine, machine, options};
 use super::learned::Looks;
 use super::machine::Machine;
 use super::meter::{Whose, used};
@@ -25,8 +25,8 @@ use super::runner::Laboratory;
 use super::schedule::{self, Moment};
 use super::site::OpenSite;
 use crate::confinement::Confinement;
-use crate::load::Target;
-use crate::postgres::PrivateServer;
+use crate::database::DatabaseServer;
+use crate::load::{self, Client, Connecting, Target};
 use crate::process::{self, allowed_cpus, blocking, find_binary};
 use crate::{Error, shop};
 
@@ -53,7 +53,7 @@ pub struct Visits {
     server_cpu: Option<usize>,
     admin: Client,
     // Before the groups that it is in: those can only be removed when the server has ended.
-    server: PrivateServer,
+    server: DatabaseServer,
     _confinement: Option<Confinement>,
     directory: TempDir,
 }
@@ -81,14 +81,17 @@ impl Visits {
         server_cpu: Option<usize>,
     ) -> Result<Self, Error> {
         let bookstore = find_binary("bookstore", BINARY_VARIABLE)?;
-        let options = options(plan, form, server_cpu);
-        let server = blocking(move || PrivateServer::start(&options)).await?;
+        let (database, options) = (plan.server.database, options(plan, form, server_cpu));
+        let server = blocking(move || DatabaseServer::start(database, &options)).await?;
         let mut fill = Command::new(&bookstore);
         fill.args(["populate", "--no-images", "--quiet", "--database"]).arg(server.url());
         let browsers = form.filled_for.unwrap_or(site.browsers);
         fill.args(["--browsers", &browsers.to_string(), "--items", &site.items.to_string()]);
         blocking(move || succeed(&mut fill, "bookstore populate")).await?;
-        let admin = Target::parse(&server.dsn())?.connect().await?;
+        let admin = Target::parse(&server.url())?.connect().await?;
+        for sql in &plan.workload.setup {
+            shop::batch(&admin, &format!("setting up with `{sql}`"), sql).await?;
+        }
         let directory = tempfile::Builder::new()
             .prefix("visits-")
             .tempdir()
@@ -141,7 +144,36 @@ impl Visits {
         command.spawn().map_err(Error::io("starting the browsers"))
     }
 
-    async fn visited(&self, site: &OpenSite, crowd: Crowd, seed: u64) -> Result<Measured, Error> {
+    /// Those who use the database beside the site, for as long as a crowd of browsers that has come.
+    fn others(
+        &self,
+        site: &OpenSite,
+        variant: &str,
+        crowd: Crowd,
+        seed: u64,
+    ) -> Result<Option<load::Crowd>, Error> {
+        let there = self.plan.workload.bystanders.as_ref().filter(|others| others.are_beside(variant));
+        let (Some(others), Some(target), Crowd::Steady(_)) = (there, site.database(), crowd) else {
+            return Ok(None);
+        };
+        let mix = Arc::new(laboratory::mix(&others.request, None)?);
+        Ok(Some(load::Crowd {
+            groups: vec![laboratory::group(others, target, &mix)],
+            connecting: Connecting::Once,
+            timeout: self.plan.workload.timeout.0,
+            warm_up: self.form.warm_up.0,
+            window: self.form.window.0,
+            drain: self.form.drain.0,
+            seed,
+        }))
+    }
+
+    async fn visited(
+        &self,
+        (site, variant): (&OpenSite, &str),
+        crowd: Crowd,
+        seed: u64,
+    ) -> Result<Measured, Error> {
         let told = self.directory.path().join("visits.json");
         // What the cell before left there isn't to be taken for this one's.
         remove(&told)?;
@@ -162,14 +194,22 @@ impl Visits {
         };
         let meters = whose.measure(begin + warm_up, window);
         let bound = warm_up + window + self.plan.workload.timeout.0 + BROWSE_BOUND;
+        let others = self.others(site, variant, crowd, seed)?;
+        let beside = async {
+            match &others {
+                Some(others) => others.run(|_| ()).await.map(|outcome| Some((outcome, others))),
+                None => Ok(None),
+            }
+        };
         let ended = blocking(move || {
             let status = process::wait_for_exit(&mut browsers, bound);
             if status.is_none() {
                 process::end(&mut browsers, &[(Signal::TERM, STOP_BOUND)]);
             }
             Ok(status.and_then(|status| status.code()))
-        })
-        .await?;
+        });
+        let (ended, beside) = tokio::join!(ended, beside);
+        let (ended, beside) = (ended?, beside?);
         let used = used(Some(meters)).await?;
         if !has_told(ended, &told) {
             let output = process::log_tail(&told.with_extension("log"));
@@ -178,7 +218,14 @@ impl Visits {
         let text = fs::read_to_string(&told).map_err(Error::io("reading what the browsers tell"))?;
         let told: Told = serde_json::from_str(&text)
             .map_err(|error| Error::Experiment(format!("what the browsers tell can't be read: {error}")))?;
-        Ok(told.beside(used.measured(), crowd, self.site.place))
+        let measured = told.beside(used.measured(), crowd, self.site.place);
+        let Some((outcome, others)) = beside else { return Ok(measured) };
+        Ok(Measured {
+            bystanders: laboratory::figures(&outcome, others).first().copied(),
+            client_cpu: measured.client_cpu + outcome.client_cpu,
+            first_failure: outcome.first_failure,
+            ..measured
+        })
     }
 
     /// Opens the site for a variant, and lets the browsers come.
@@ -189,10 +236,13 @@ impl Visits {
         seed: u64,
     ) -> Result<Measured, Error> {
         shop::come_to_rest(&self.admin).await?;
-        shop::batch(&self.admin, "writing what is dirty", "CHECKPOINT").await?;
+        for sql in &self.plan.workload.reset {
+            shop::batch(&self.admin, &format!("resetting with `{sql}`"), sql).await?;
+        }
+        shop::settle(&self.admin).await?;
         let places = (self.bookstore.as_path(), self.directory.path());
         let site = OpenSite::open((&self.plan, &self.site), (variant, best), &self.server, places)?;
-        let measured = self.visited(&site, crowd, seed).await;
+        let measured = self.visited((&site, variant), crowd, seed).await;
         let measured = measured
             .map_err(|error| Error::Experiment(format!("{variant}: {error}\n{}", site.log_tail())))?;
         blocking(move || {

@@ -4,17 +4,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio_postgres::Client;
-
 use super::{Compare, FlashSaleOptions};
 use crate::Error;
 use crate::alternate::Display;
+use crate::database::DatabaseServer;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::{
-    ClosedOutcome, ConnectionPool, CpuMeter, FamilyMeter, Mix, OpenOutcome, OpenRun, ProcessorMeter,
+    Client, ClosedOutcome, ConnectionPool, CpuMeter, FamilyMeter, Mix, OpenOutcome, OpenRun, ProcessorMeter,
     Progress, Target, run_closed,
 };
-use crate::postgres::PrivateServer;
 use crate::process::blocking;
 use crate::shop;
 use crate::stats::Summary;
@@ -61,21 +59,22 @@ pub(super) struct Laboratory {
     pub(super) report_alone: Duration,
     /// The server's processor, if it has one of its own.
     server_cpu: Option<usize>,
-    server: PrivateServer,
+    server: DatabaseServer,
 }
 
 impl Laboratory {
     pub(super) async fn set_up(options: &FlashSaleOptions, display: &Display) -> Result<Self, Error> {
         let start = Instant::now();
-        display.now("starting a private PostgreSQL");
+        display.now(format!("starting a private {}", options.database.name()));
         let server_cpu = options.server_cpu;
-        let server = shop::start_server(options.connections + SPARE_CONNECTIONS, server_cpu).await?;
-        let target = Target::parse(&server.dsn())?;
+        let server =
+            shop::start_server(options.database, options.connections + SPARE_CONNECTIONS, server_cpu).await?;
+        let target = Target::parse(&server.url())?;
         let admin = target.connect().await?;
         display.now("filling the shop");
         shop::create(&admin).await?;
         let (report_rows, report_alone) = shop::calibrate(&admin).await?;
-        let mix = Arc::new(shop::mix(report_rows)?);
+        let mix = Arc::new(shop::mix(options.database, report_rows)?);
         let mut laboratory = Self { variants: Vec::new(), admin, mix, report_alone, server_cpu, server };
         laboratory.add_direct(options, display).await?;
         match options.compare {
@@ -98,8 +97,9 @@ impl Laboratory {
             None => "sharing the only processor with the client".to_owned(),
         };
         display.say(&format!(
-            "  PostgreSQL {} is up, {place}, with a shop of 10,000 articles ({:.0} s).",
-            laboratory.server.psql("SHOW server_version")?.split(' ').next().unwrap_or_default(),
+            "  {} {} is up, {place}, with a shop of 10,000 articles ({:.0} s).",
+            options.database.name(),
+            laboratory.server.version()?,
             start.elapsed().as_secs_f64()
         ));
         Ok(laboratory)
@@ -107,7 +107,7 @@ impl Laboratory {
 
     async fn add_direct(&mut self, options: &FlashSaleOptions, display: &Display) -> Result<(), Error> {
         display.now(format!("opening {} connections straight to the database", options.connections));
-        let pool = ConnectionPool::open(Target::parse(&self.server.dsn())?, options.connections).await?;
+        let pool = ConnectionPool::open(Target::parse(&self.server.url())?, options.connections).await?;
         self.add("direct", "no gate", pool, None).await
     }
 
@@ -127,10 +127,9 @@ impl Laboratory {
         display: &Display,
     ) -> Result<(), Error> {
         display.now(format!("opening {} connections to the gate ({note})", options.gate_connections));
-        let upstream = self.server.port();
-        let keys = keys.to_vec();
-        let gatekeeper = blocking(move || Gatekeeper::start(upstream, &keys)).await?;
-        let target = Target::parse(&self.server.dsn_through(gatekeeper.port()))?;
+        let (upstream, keys) = (self.server.upstream(), keys.to_vec());
+        let gatekeeper = blocking(move || Gatekeeper::start_before(&upstream, &keys)).await?;
+        let target = Target::parse(&self.server.url_through(gatekeeper.port()))?;
         let pool = ConnectionPool::open(target, options.gate_connections).await.map_err(|error| {
             Error::Experiment(format!("{error}; the gatekeeper's log:\n{}", gatekeeper.log_tail()))
         })?;

@@ -9,20 +9,17 @@ use sim::plot::{Curve, Panel, Plot, Scale};
 pub(super) fn of(report: &Report) -> Plot {
     let variants = &report.sale.variants;
     let panel =
-        |title: &str, scale, show: fn(f64) -> String, values: fn(&RoundReport) -> Vec<Option<f64>>| Panel {
-            title: title.to_owned(),
-            scale,
-            show,
-            curves: variants.iter().map(|variant| curve(variant, values)).collect(),
-            marks: Vec::new(),
+        |title: &str, scale, show: fn(f64) -> String, values: fn(&RoundReport) -> Vec<Option<f64>>| {
+            Panel::new(title, scale, show, variants.iter().map(|variant| curve(variant, values)).collect())
         };
     Plot {
         title: "A flash sale at 1.3 times what the database can take at its best".to_owned(),
         subtitle: format!(
-            "{} requests/s; {} connections direct, {} to a gate; PostgreSQL on one core; medians of {} rounds, bands: lowest to highest",
+            "{} requests/s; {} connections direct, {} to a gate; {} on one core; medians of {} rounds, bands: lowest to highest",
             count(report.sale.rate),
             count(report.connections as f64),
             count(report.gate_connections as f64),
+            report.database.name(),
             variants[0].rounds.len()
         ),
         variants: variants.iter().map(|variant| format!("{} ({})", variant.label, variant.note)).collect(),

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::laboratory::{Laboratory, Measured};
 use super::{FlashSaleOptions, judgment, picture};
 use crate::Error;
+use crate::database::Database;
 use crate::load::ClosedOutcome;
 use crate::shop;
 use crate::stats::{Curves, Responses, Rounds, Summary};
@@ -78,6 +79,8 @@ pub struct Section {
 /// The whole experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// The database that sold.
+    pub database: Database,
     /// Connections of the application straight to the database.
     pub connections: usize,
     /// Connections of the application to a gate.
@@ -118,6 +121,7 @@ impl Report {
         };
         let last = laboratory.variants.len() - 1;
         Self {
+            database: options.database,
             connections: options.connections,
             gate_connections: options.gate_connections,
             window_seconds: options.window.as_secs_f64(),

@@ -8,7 +8,7 @@ use super::server::Server;
 use crate::Error;
 use crate::process::free_port;
 
-/// Memory of Java's machine; its default would be a quarter of the computer's.
+/// Memory of Java's virtual machine; its default is a quarter of the computer's.
 const JAVA: [&str; 4] = [
     "-Xmx512m",
     // Without it an answer waits for forty milliseconds for the client's acknowledgment …
@@ -19,7 +19,7 @@ const JAVA: [&str; 4] = [
     "-Djdk.httpclient.connectionPoolSize=0",
 ];
 
-/// Which library.
+/// A library that limits requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Library {
     /// In Rust, on hyper and tower.
@@ -31,7 +31,7 @@ pub(crate) enum Library {
 }
 
 impl Library {
-    /// What it is called, here and below the build directory.
+    /// The library's name, here and below the build directory.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::LittleLoadshedder => "little-loadshedder",
@@ -80,12 +80,12 @@ impl Library {
     }
 }
 
-/// A reverse proxy with one of them.
+/// A reverse proxy with one of the libraries.
 #[derive(Debug)]
 pub(crate) struct Limiter(Server);
 
 impl Limiter {
-    /// Starts one before an origin at this port, with these options beside the ports.
+    /// Starts a proxy before an origin at this port, with these options beside the ports.
     pub(crate) fn start(
         library: Library,
         origin: u16,
@@ -103,7 +103,7 @@ impl Limiter {
         .map(Self)
     }
 
-    /// Its port on 127.0.0.1.
+    /// The proxy's port on 127.0.0.1.
     pub(crate) const fn port(&self) -> u16 {
         self.0.port()
     }

@@ -16,10 +16,10 @@ use tokio::sync::Semaphore;
 
 use super::connection::{Connection, Head};
 use super::on_one_thread;
-use super::pacer::Pacer;
 use crate::Error;
 use crate::link::Namespace;
 use crate::load::{CpuMeter, Outcome, Record};
+use crate::pacer::Pacer;
 
 /// Time between the call and the first arrival.
 const LEAD: Duration = Duration::from_millis(50);

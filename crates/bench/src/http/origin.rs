@@ -2,8 +2,9 @@
 //!
 //! A thread for each connection, as many application servers have it, and the system's scheduler shares the
 //! core among them. What a request takes is counted in the processor time of its thread, so that neither
-//! what else runs nor how many others are there changes it: `?work=20000` is 20 ms of a processor. A path
-//! that is a number is the size of the answer: `/5027` has 5,027 bytes.
+//! what else runs nor how many others are there changes it: `?work=20000` is 20 ms of a processor. Another
+//! request blocks its thread without a processor: `?block=20000`. A path that is a number is the size of the
+//! answer: `/5027` has 5,027 bytes.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
@@ -151,12 +152,17 @@ fn connection(stream: &TcpStream) -> io::Result<()> {
             match line.trim_end() {
                 "" if asked.is_some() => break,
                 "" => {}
-                request if asked.is_none() => asked = Some((work_of(request), size_of(request))),
+                request if asked.is_none() => {
+                    asked = Some((time_of(request, "?work="), time_of(request, "?block="), size_of(request)));
+                }
                 _ => {}
             }
         }
-        let (work, size) = asked.unwrap_or_default();
+        let (work, block, size) = asked.unwrap_or_default();
         burn(work);
+        if !block.is_zero() {
+            std::thread::sleep(block);
+        }
         answer.clear();
         let body = if size.is_some() { "" } else { "done\n" };
         let length = size.unwrap_or(body.len() as u64);
@@ -188,10 +194,9 @@ fn size_of(line: &str) -> Option<u64> {
     path.parse().ok().filter(|&size| size <= ANSWER_MAX)
 }
 
-/// What a request line asks for.
-fn work_of(line: &str) -> Duration {
-    let asked =
-        line.split_once("?work=").map(|(_, rest)| rest.split(|letter: char| !letter.is_ascii_digit()));
+/// How long a request line asks for by this key.
+fn time_of(line: &str, key: &str) -> Duration {
+    let asked = line.split_once(key).map(|(_, rest)| rest.split(|letter: char| !letter.is_ascii_digit()));
     let micros = asked.and_then(|mut parts| parts.next()?.parse().ok()).unwrap_or(0);
     Duration::from_micros(micros)
 }
@@ -217,8 +222,9 @@ mod tests {
 
     #[test]
     fn a_request_line_says_what_it_takes() {
-        assert_eq!(work_of("GET /home?work=478 HTTP/1.1"), Duration::from_micros(478));
-        assert_eq!(work_of("GET / HTTP/1.1"), Duration::ZERO);
+        assert_eq!(time_of("GET /home?work=478 HTTP/1.1", "?work="), Duration::from_micros(478));
+        assert_eq!(time_of("GET /home?work=478 HTTP/1.1", "?block="), Duration::ZERO);
+        assert_eq!(time_of("GET / HTTP/1.1", "?work="), Duration::ZERO);
         assert_eq!(size_of("GET /5027 HTTP/1.1"), Some(5_027));
         assert_eq!(size_of("GET /home?work=478 HTTP/1.1"), None);
         assert_eq!(size_of("GET /99999999999 HTTP/1.1"), None);

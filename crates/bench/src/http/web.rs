@@ -6,12 +6,16 @@ use std::process::Command;
 
 use super::server::Server;
 use crate::Error;
+use crate::encryption::Identity;
 use crate::process::free_port;
 
 /// Directories where system programs are that a user's path leaves out.
 const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 /// Clients that an HAProxy with a bound on its server has room for: its queue holds them, not the kernel's.
 const CLIENTS_MAX: u32 = 8_000;
+
+/// Which files are more than text.
+const TYPES: &str = "text/html html; text/css css; text/javascript js; image/bmp bmp;";
 
 /// What an HAProxy does with what it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +90,34 @@ pub(crate) struct Nginx(Server);
 impl Nginx {
     /// Starts one.
     pub(crate) fn start(role: &NginxRole, cpu: Option<usize>) -> Result<Self, Error> {
+        Self::listening(role, |port| format!("127.0.0.1:{port}"), cpu)
+    }
+
+    /// Starts one that speaks TLS, and HTTP/2 with clients that want it, on all addresses.
+    pub(crate) fn start_secured(
+        role: &NginxRole,
+        identity: &Identity,
+        cpu: Option<usize>,
+    ) -> Result<Self, Error> {
+        let (certificate, key) = (identity.certificate(), identity.key());
+        let listen = |port| {
+            format!(
+                "0.0.0.0:{port} ssl http2; ssl_certificate {}; ssl_certificate_key {}",
+                certificate.display(),
+                key.display()
+            )
+        };
+        Self::listening(role, listen, cpu)
+    }
+
+    fn listening(
+        role: &NginxRole,
+        listen: impl FnOnce(u16) -> String,
+        cpu: Option<usize>,
+    ) -> Result<Self, Error> {
         let port = free_port()?;
-        let configuration = |directory: &Path| nginx_configuration(role, port, directory);
+        let listen = listen(port);
+        let configuration = |directory: &Path| nginx_configuration(role, &listen, directory);
         let arguments = |path: String| vec!["-c".to_owned(), path];
         start("nginx", port, configuration, arguments, cpu).map(Self)
     }
@@ -161,7 +191,7 @@ fn haproxy_configuration(role: HaProxyRole, port: u16) -> String {
     )
 }
 
-fn nginx_configuration(role: &NginxRole, port: u16, directory: &Path) -> String {
+fn nginx_configuration(role: &NginxRole, listen: &str, directory: &Path) -> String {
     let upstream = |origin: &u16| {
         format!(
             "upstream origin {{ server 127.0.0.1:{origin}; keepalive 128; keepalive_requests 1000000000; }}"
@@ -183,11 +213,11 @@ fn nginx_configuration(role: &NginxRole, port: u16, directory: &Path) -> String 
     format!(
         "daemon off; worker_processes 1; pid {directory}/pid; error_log {directory}/log; {user}\n\
          events {{ worker_connections {connections}; }}\n\
-         http {{ access_log off; sendfile on; tcp_nopush on; open_file_cache max=100;\n\
+         http {{ access_log off; types {{ {TYPES} }} sendfile on; tcp_nopush on; open_file_cache max=100;\n\
          keepalive_requests 1000000000; client_body_temp_path {directory}/body;\n\
          proxy_temp_path {directory}/proxy; fastcgi_temp_path {directory}/fastcgi;\n\
          uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi; {upstream}\n\
-         server {{ listen 127.0.0.1:{port}; location / {{ {place} }} }} }}\n",
+         server {{ listen {listen}; location / {{ {place} }} }} }}\n",
         user = if rustix::process::geteuid().is_root() { "user root;" } else { "" },
         connections = if matches!(role, NginxRole::Limited { .. }) { CLIENTS_MAX } else { 4_000 },
     )
@@ -235,9 +265,11 @@ mod tests {
     fn an_nginx_with_a_bound_refuses_with_503() {
         let directory = Path::new("/d");
         let limited = NginxRole::Limited { origin: 81, connections: "16" };
-        let text = nginx_configuration(&limited, 80, directory);
+        let text = nginx_configuration(&limited, "127.0.0.1:80", directory);
         assert!(text.contains("limit_conn_zone $server_port zone=all:1m; limit_conn_status 503;"), "{text}");
         assert!(text.contains("location / { limit_conn all 16; proxy_pass http://origin;"), "{text}");
-        assert!(!nginx_configuration(&NginxRole::Proxy(81), 80, directory).contains("limit_conn"));
+        assert!(
+            !nginx_configuration(&NginxRole::Proxy(81), "127.0.0.1:80", directory).contains("limit_conn")
+        );
     }
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tokio_postgres::Client;
 
 use super::Outcome;
+use super::client::Client;
 use super::connections::ConnectionPool;
 use super::execution::execute;
 use super::mix::{Mix, Rotation};

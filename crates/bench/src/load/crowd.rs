@@ -16,13 +16,12 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout_at};
-use tokio_postgres::Client;
 
-use super::connections::Target;
+use super::client::{Client, Target};
 use super::execution::{Execution, execute};
 use super::mix::{Mix, Rotation};
 use super::usage::CpuMeter;
-use super::{Outcome, REFUSED, Record};
+use super::{Outcome, Record};
 use crate::Error;
 
 /// How long a client pauses that was refused or failed.
@@ -46,6 +45,8 @@ pub enum Connecting {
 /// Clients that behave alike.
 #[derive(Clone, Debug)]
 pub struct Group {
+    /// The server or gate that they connect to.
+    pub target: Target,
     /// What they ask for, in turn.
     pub mix: Arc<Mix>,
     /// How many they are.
@@ -57,8 +58,6 @@ pub struct Group {
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Crowd {
-    /// Whom they connect to.
-    pub target: Target,
     /// The clients, in groups that behave alike.
     pub groups: Vec<Group>,
     /// When they connect.
@@ -165,24 +164,22 @@ impl Crowd {
         if self.connecting == Connecting::ForEach {
             return Ok((0..count).map(|_| None).collect());
         }
+        let targets = self.groups.iter().flat_map(|group| vec![&group.target; group.clients]);
         let opening = Arc::new(Semaphore::new(OPENING_MAX));
         let mut tasks = JoinSet::new();
-        for _ in 0..count {
-            let (opening, target) = (Arc::clone(&opening), self.target.clone());
+        for (number, target) in targets.cloned().enumerate() {
+            let opening = Arc::clone(&opening);
             tasks.spawn(async move {
                 let _permit = opening.acquire_owned().await;
-                target.connect().await
+                (number, target.connect().await)
             });
         }
-        let mut clients = Vec::with_capacity(count);
+        let mut clients: Vec<_> = (0..count).map(|_| None).collect();
         let mut refused = None;
         while let Some(joined) = tasks.join_next().await {
             match joined.map_err(|_| Error::Experiment("a connection was aborted".to_owned()))? {
-                Ok(client) => clients.push(Some(client)),
-                Err(error) => {
-                    clients.push(None);
-                    refused = Some(error);
-                }
+                (number, Ok(client)) => clients[number] = Some(client),
+                (_, Err(error)) => refused = Some(error),
             }
         }
         match refused {
@@ -269,7 +266,7 @@ impl Member {
     async fn request(&mut self, mix: &Mix, number: u16, seed: u64) -> Execution {
         let client = match self.client.take() {
             Some(client) => client,
-            None => match self.shared.crowd.target.connect().await {
+            None => match self.target().connect().await {
                 Ok(client) => client,
                 Err(error) => return refused(&error),
             },
@@ -287,20 +284,19 @@ impl Member {
     async fn give_up(&mut self) {
         let Some(client) = self.client.take() else { return };
         let kept = self.shared.crowd.connecting == Connecting::Once;
-        if kept && self.shared.crowd.target.settle(&client).await {
+        if kept && self.target().settle(&client).await {
             self.client = Some(client);
         }
+    }
+
+    fn target(&self) -> &Target {
+        &self.shared.crowd.groups[self.group].target
     }
 }
 
 /// No connection: refused if the server said that there is no room.
 fn refused(error: &Error) -> Execution {
-    let full = match error {
-        Error::Database { source, .. } => {
-            source.code().is_some_and(|state| state.code().starts_with(REFUSED))
-        }
-        _ => false,
-    };
+    let full = matches!(error, Error::Database { source, .. } if source.is_refusal());
     let outcome = if full { Outcome::Rejected } else { Outcome::Failed };
     Execution { outcome, retries: 0, failure: Some(error.to_string()) }
 }

@@ -1,10 +1,9 @@
 //! One request over one connection: its statements one after another, and again where the application would.
 
-use tokio_postgres::Client;
-use tokio_postgres::error::SqlState;
-
+use super::Outcome;
+use super::client::Client;
 use super::mix::RequestType;
-use super::{Outcome, REFUSED};
+use super::said::DatabaseError;
 
 /// How a request went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,15 +32,13 @@ pub(super) async fn execute(client: &Client, request_type: &RequestType, seed: u
         let Err(error) = attempt(client, request_type, &script).await else {
             return Execution { outcome: Outcome::Completed, retries, failure: None };
         };
-        let state = error.code().map(SqlState::code);
-        if state.is_some_and(|state| request_type.retries(state)) && !client.is_closed() {
+        if error.state().is_some_and(|state| request_type.retries(state)) && !client.is_closed() {
             retries += 1;
             continue;
         }
-        let refused = state.is_some_and(|state| state.starts_with(REFUSED));
-        let outcome = if refused { Outcome::Rejected } else { Outcome::Failed };
-        let reason = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
-        return Execution { outcome, retries, failure: Some(format!("{}: {reason}", request_type.name)) };
+        let outcome = if error.is_refusal() { Outcome::Rejected } else { Outcome::Failed };
+        let failure = Some(format!("{}: {}", request_type.name, error.said()));
+        return Execution { outcome, retries, failure };
     }
 }
 
@@ -50,7 +47,7 @@ async fn attempt(
     client: &Client,
     request_type: &RequestType,
     script: &[String],
-) -> Result<(), tokio_postgres::Error> {
+) -> Result<(), DatabaseError> {
     for statement in script {
         let Err(error) = client.simple_query(statement).await else { continue };
         if request_type.is_transaction() {

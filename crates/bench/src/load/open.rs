@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio_postgres::Client;
 
+use super::client::Client;
 use super::connections::ConnectionPool;
 use super::execution::{Execution, execute};
 use super::mix::Mix;

@@ -5,7 +5,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use admission::{Cutoffs, EgressOrder, EgressPolicy};
-use sim::uplink::{Demand, Download, Phases, Plain, Queue, plain, serve};
+use sim::uplink::{Demand, Download, Phases, Plain, Queue, Tcp, plain, serve};
+
+use crate::wan::Wan;
 
 /// Bits per second of the link.
 pub const BITS: u64 = 10_000_000;
@@ -15,6 +17,17 @@ const WORKERS: usize = crate::http::origin::CONNECTIONS_MAX;
 const BACKLOG: usize = 128;
 /// Bytes of data in a packet over Ethernet beside TCP's time stamps.
 const SEGMENT: u32 = 1_448;
+/// Headers of TCP with time stamps, IP and Ethernet, preamble, checksum and gap.
+const OVERHEAD: u64 = 90;
+/// Bytes of a response's head from the origin, and from a gate, which adds the date.
+const HEAD: u64 = 41;
+const HEAD_OF_GATE: u64 = 80;
+/// The server acknowledges a request, and its client's end.
+const ACKNOWLEDGMENTS: u32 = 2;
+/// Packets that a gate aims to keep in the kernel's queue.
+const STANDING: usize = 4;
+/// More connections than there are.
+const NO_BOUND: usize = 1 << 20;
 /// From the server to a client and back between two namespaces.
 const ROUND_TRIP: Duration = Duration::from_micros(100);
 /// A kernel's first time-out today.
@@ -24,34 +37,65 @@ const DRAIN: Duration = Duration::from_secs(300);
 
 /// What orders the bytes of responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// There is no gate.
+    Nobody,
+    /// A gate, with these values of its keys `egress` and `uplink`.
+    Gate {
+        /// The order.
+        order: &'static str,
+        /// The rate.
+        rate: &'static str,
+    },
+    /// The kernel, as a gate tells it.
+    Kernel {
+        /// The value of the gate's key `uplink`.
+        bands: &'static str,
+        /// Where the kernel's bands end, behind that of packets without data.
+        cutoffs: &'static [u64],
+    },
+}
+
+/// One of those that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// Its name.
     pub name: &'static str,
-    /// The keys `egress` and `uplink` of the gate; `None`: there is no gate.
-    pub gate: Option<(&'static str, &'static str)>,
+    /// What orders.
+    pub by: By,
+}
+
+impl Variant {
+    const fn gate(name: &'static str, order: &'static str, rate: &'static str) -> Self {
+        Self { name, by: By::Gate { order, rate } }
+    }
 }
 
 /// The rate of the link ([`BITS`]), as a gate is told.
 const TOLD: &str = "10Mbit";
 
 /// The paper's FAIR is a server without a gate.
-const VARIANTS: [Variant; 5] = [
-    Variant { name: "FAIR", gate: None },
-    Variant { name: "fair", gate: Some(("fair", TOLD)) },
-    Variant { name: "bands", gate: Some(("bands", TOLD)) },
-    Variant { name: "SRPT", gate: Some(("srpt", TOLD)) },
+const VARIANTS: [Variant; 7] = [
+    Variant { name: "FAIR", by: By::Nobody },
+    Variant::gate("fair", "fair", TOLD),
+    Variant::gate("bands", "bands", TOLD),
+    Variant::gate("SRPT", "srpt", TOLD),
     FOUND,
+    Variant { name: "htb", by: By::Kernel { bands: "htb", cutoffs: &[1, 1_000, 2_000, 5_000, 50_000] } },
+    Variant { name: "pfifo_fast", by: By::Kernel { bands: "pfifo_fast", cutoffs: &[2_000, 50_000] } },
 ];
+/// How many of them are compared if none is named.
+const USUAL: usize = 5;
 /// SRPT on a link whose rate the gate finds.
-pub(super) const FOUND: Variant = Variant { name: "auto", gate: Some(("srpt", "auto")) };
+pub(super) const FOUND: Variant = Variant::gate("auto", "srpt", "auto");
 
-/// The variants with these names, or all of them.
+/// The variants with these names, or those whose order is the server's own.
 ///
 /// # Errors
 /// The first name that no variant has.
 pub fn variants_called(names: &[String]) -> Result<Vec<Variant>, String> {
     if names.is_empty() {
-        return Ok(VARIANTS.to_vec());
+        return Ok(VARIANTS[..USUAL].to_vec());
     }
     let called = |name: &String| {
         let all = VARIANTS.map(|variant| variant.name).join(", ");
@@ -120,14 +164,19 @@ impl FromStr for Load {
 pub enum Setup {
     /// A: nothing, one request a connection.
     Baseline,
+    /// B: a round trip of so many milliseconds.
+    Delay(u32),
+    /// C: so many percent of packets are lost, in each direction.
+    Loss(u32),
+    /// D: the published B and C together.
+    DelayAndLoss,
     /// E: several requests over one connection.
     Persistent(u32),
     /// H: users abort after so many seconds and try again three times.
     Impatient(u32),
     /// I: packets with so many bytes of data.
     SmallPackets(u32),
-    /// What is left of J without delay and loss: five requests a connection; users abort after so many
-    /// seconds, three retries.
+    /// J: D, five requests a connection, and users that abort after so many seconds; three retries.
     Realistic(u32),
 }
 
@@ -153,6 +202,27 @@ impl Setup {
         if self.patience().is_some() { 3 } else { 0 }
     }
 
+    /// The published round trip and loss.
+    const PUBLISHED: (u32, u32) = (100, 5);
+
+    /// The round trip in milliseconds and the loss in percent.
+    const fn far(self) -> (u32, u32) {
+        match self {
+            Self::Delay(milliseconds) => (milliseconds, 0),
+            Self::Loss(percent) => (0, percent),
+            Self::DelayAndLoss | Self::Realistic(_) => Self::PUBLISHED,
+            _ => (0, 0),
+        }
+    }
+
+    /// What is behind the link.
+    pub(super) fn wan(self) -> Option<Wan> {
+        let (milliseconds, percent) = self.far();
+        let delay = Duration::from_millis(milliseconds.into()) / 2;
+        let loss = u8::try_from(percent).unwrap_or(100);
+        (milliseconds > 0 || percent > 0).then_some(Wan { delay, loss, seed: 1 })
+    }
+
     /// Most bytes of data in a packet, with TCP's options.
     pub(super) const fn segment(self) -> u32 {
         if let Self::SmallPackets(bytes) = self { bytes } else { 1_460 }
@@ -163,6 +233,9 @@ impl fmt::Display for Setup {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Baseline => write!(out, "A"),
+            Self::Delay(milliseconds) => write!(out, "B{milliseconds}"),
+            Self::Loss(percent) => write!(out, "C{percent}"),
+            Self::DelayAndLoss => write!(out, "D"),
             Self::Persistent(requests) => write!(out, "E{requests}"),
             Self::Impatient(seconds) => write!(out, "H{seconds}"),
             Self::SmallPackets(bytes) => write!(out, "I{bytes}"),
@@ -184,43 +257,54 @@ impl FromStr for Setup {
         };
         match letter {
             "A" if text == "A" => Ok(Self::Baseline),
+            "B" => number(100, 1..=1_000).map(Self::Delay),
+            "C" => number(5, 1..=50).map(Self::Loss),
+            "D" if text == "D" => Ok(Self::DelayAndLoss),
             "E" => number(5, 1..=1_000).map(Self::Persistent),
             "H" => number(10, 1..=100).map(Self::Impatient),
             "I" => number(536, 128..=1_460).map(Self::SmallPackets),
             "J" => number(7, 1..=100).map(Self::Realistic),
-            "B" | "C" | "D" => Err("delay and loss need an emulator, which isn't built; \
-                                    `uplink` of `make uplink` simulates them"
-                .to_owned()),
             "F" => Err("Linux has no setting for the first time-out; it is 1 s".to_owned()),
             "G" => Err("Linux uses SYN cookies by itself, so that there is nothing to compare".to_owned()),
-            _ => Err("isn't one of A, E, H, I, J".to_owned()),
+            _ => Err("isn't one of A, B, C, D, E, H, I, J".to_owned()),
         }
     }
 }
 
-/// The simulator's setup of a variant; without one, the link alone.
-pub(super) fn simulated(variant: Option<Variant>, setup: Setup) -> sim::uplink::Setup {
-    let fair = Queue::fair();
-    let order = variant.and_then(|variant| variant.gate).map(|(egress, _)| egress);
-    let gated = order.is_some();
-    let queue = match order {
-        None => fair,
-        Some("fair") => Queue::gate(EgressOrder::Fair, None),
-        Some("bands") => Queue::gate(EgressOrder::Bands(Cutoffs::Learned), None),
-        Some(_) => Queue::gate(EgressOrder::ShortestRemaining, Some(1.0)),
+/// The link as loads count it: bytes, the headers of their packets, and two packets without data for each
+/// connection.
+pub(super) fn counted(setup: Setup) -> sim::uplink::Setup {
+    let segment = SEGMENT.min(setup.segment());
+    sim::uplink::Setup { bits: BITS as f64, segment, ..sim::uplink::Setup::baseline(Queue::fair()) }
+}
+
+/// The simulator's setup of a variant: the link as it is.
+pub(super) fn simulated(by: By, setup: Setup) -> sim::uplink::Setup {
+    let queue = match by {
+        By::Nobody => Queue::fair(),
+        By::Kernel { cutoffs, .. } => Queue::Kernel { cutoffs: cutoffs.to_vec(), length: 100 },
+        By::Gate { order: "fair", .. } => Queue::gate(EgressOrder::Fair, None),
+        By::Gate { order: "bands", .. } => Queue::gate(EgressOrder::Bands(Cutoffs::Learned), None),
+        By::Gate { .. } => Queue::gate(EgressOrder::ShortestRemaining, Some(1.0)),
     };
+    let (head, workers) = if by == By::Nobody { (HEAD, WORKERS) } else { (HEAD_OF_GATE, NO_BOUND) };
     sim::uplink::Setup {
-        bits: BITS as f64,
-        segment: SEGMENT.min(setup.segment()),
-        round_trip: ROUND_TRIP,
+        queue,
+        overhead: OVERHEAD,
+        head,
+        acknowledgments: ACKNOWLEDGMENTS,
+        standing: STANDING,
+        tcp: Tcp::Linux,
+        round_trip: ROUND_TRIP + Duration::from_millis(setup.far().0.into()),
+        loss: f64::from(setup.far().1) / 100.0,
         reuse: setup.reuse(),
         first_timeout: FIRST_TIMEOUT,
         patience: setup.patience(),
         retries: setup.retries(),
-        half_open: if gated { 1 << 20 } else { BACKLOG },
-        backlog: if gated { 1 << 20 } else { BACKLOG },
-        workers: if gated { 1 << 20 } else { WORKERS },
-        ..sim::uplink::Setup::baseline(queue)
+        half_open: NO_BOUND,
+        backlog: if by == By::Nobody { BACKLOG } else { NO_BOUND },
+        workers,
+        ..counted(setup)
     }
 }
 
@@ -232,9 +316,9 @@ pub(super) fn in_the_simulator(
     requests: &[Download],
     length: Duration,
 ) -> (f64, f64) {
-    let alone = simulated(None, setup);
-    let served = serve(&simulated(Some(variant), setup), &Demand::Open(requests.to_vec()), length + DRAIN, 1);
-    let whole = |one: &Download| Download { bytes: alone.on_the_link(one.bytes), ..*one };
+    let link = simulated(variant.by, setup);
+    let served = serve(&link, &Demand::Open(requests.to_vec()), length + DRAIN, 1);
+    let whole = |one: &Download| Download { bytes: link.on_the_link(one.bytes), ..*one };
     let shortest = EgressPolicy {
         order: EgressOrder::ShortestRemaining,
         aging: None,
@@ -242,7 +326,7 @@ pub(super) fn in_the_simulator(
         ..EgressPolicy::default()
     };
     let requests: Vec<Download> = requests.iter().map(whole).collect();
-    let clairvoyant = plain(shortest, Plain::Known, alone.bits / 8.0, &requests, f64::INFINITY);
+    let clairvoyant = plain(shortest, Plain::Known, link.bits / 8.0, &requests, f64::INFINITY);
     (served.mean(), clairvoyant.mean())
 }
 
@@ -258,12 +342,13 @@ mod tests {
         for text in ["W0", "W11", "0", "much", "11"] {
             assert!(text.parse::<Load>().is_err(), "{text}");
         }
-        for text in ["A", "E10", "H3", "I536", "J7"] {
+        for text in ["A", "B150", "C15", "D", "E10", "H3", "I536", "J7"] {
             assert_eq!(text.parse::<Setup>().unwrap().to_string(), text);
         }
         assert_eq!("E".parse(), Ok(Setup::Persistent(5)));
         for (text, says) in [
-            ("B", "emulator"),
+            ("C0", "from 1 to"),
+            ("D5", "one of"),
             ("F", "first time-out"),
             ("G", "cookies"),
             ("E0", "from 1 to"),
@@ -271,7 +356,7 @@ mod tests {
         ] {
             assert!(text.parse::<Setup>().unwrap_err().contains(says), "{text}");
         }
-        assert!(variants_called(&["what".to_owned()]).unwrap_err().contains("FAIR, fair, bands, SRPT, auto"));
+        assert!(variants_called(&["what".to_owned()]).unwrap_err().contains("SRPT, auto, htb"));
     }
 
     #[test]

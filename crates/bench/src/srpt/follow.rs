@@ -42,7 +42,7 @@ pub(super) async fn measure(
     cpu: Option<usize>,
     display: &Display,
 ) -> Result<Followed, Error> {
-    let requests = LOAD.phases().replay(&case::simulated(None, Setup::BASELINE), trace, LENGTH);
+    let requests = LOAD.phases().replay(&case::counted(Setup::BASELINE), trace, LENGTH);
     let requests = Arc::new(requests);
     let mut followed = Followed::default();
     for round in 1..=rounds {

@@ -8,11 +8,11 @@ use sim::uplink::{Download, Second};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::PATIENCE;
-use super::case::{BITS, Setup, Variant};
+use super::case::{BITS, By, Setup, Variant};
 use crate::Error;
 use crate::gatekeeper::{Gatekeeper, uplink_rate};
 use crate::http::{Beyond, Habits, OpenRun, OpenRuns, Origin, Request};
-use crate::link::{Link, Properties, SERVER};
+use crate::link::{Link, Properties, SERVER, UPLINK};
 use crate::process::{blocking, resident_memory};
 
 /// Packets in a band of the link's queue, as in the paper.
@@ -25,8 +25,8 @@ const CONNECTIONS_MAX: usize = 20_000;
 pub(super) struct Seen {
     /// The state after each second.
     pub(super) seconds: Vec<Second>,
-    /// Most memory of the gate, in bytes.
-    pub(super) memory: u64,
+    /// The memory of the gate after each second, in bytes; empty without a gate.
+    pub(super) memory: Vec<u64>,
     /// Packets that found the link's queue full.
     pub(super) dropped: u64,
 }
@@ -46,12 +46,22 @@ pub(super) struct Testbed {
 impl Testbed {
     /// Blocks.
     pub(super) fn start(variant: Variant, setup: Setup, cpu: Option<usize>) -> Result<Self, Error> {
-        let link = Link::new(Properties { bits: BITS, queue: QUEUE, segment: setup.segment() })?;
+        let link =
+            Link::new(Properties { bits: BITS, queue: QUEUE, segment: setup.segment(), wan: setup.wan() })?;
+        if let By::Kernel { bands: bands @ "htb", .. } = variant.by {
+            link.replace_queues(&Gatekeeper::bands_of(UPLINK, BITS, bands)?)?;
+        }
+        let keys = match variant.by {
+            By::Nobody => None,
+            By::Gate { order, rate } => Some(vec![("egress", order), ("uplink", rate)]),
+            // The link has the queues of `pfifo_fast` already.
+            By::Kernel { bands, .. } => Some(vec![("uplink", bands)]),
+        };
         let (origin, gate) = link.server().inside(|| {
             let origin = Origin::start_on(Ipv4Addr::UNSPECIFIED, None)?;
-            let Some((egress, uplink)) = variant.gate else { return Ok((origin, None)) };
-            let (rate, order) = (format!("\"{uplink}\""), format!("\"{egress}\""));
-            let mut keys = vec![("uplink", rate.as_str()), ("egress", order.as_str())];
+            let Some(keys) = keys else { return Ok((origin, None)) };
+            let keys: Vec<_> = keys.into_iter().map(|(key, value)| (key, format!("\"{value}\""))).collect();
+            let mut keys: Vec<_> = keys.iter().map(|(key, value)| (*key, value.as_str())).collect();
             keys.extend(NO_ADMISSION);
             let gate = Gatekeeper::start_http_on(Ipv4Addr::UNSPECIFIED, origin.port(), &keys, cpu)?;
             Ok((origin, Some(gate)))
@@ -111,7 +121,7 @@ impl Testbed {
             };
             seen.seconds.push(second);
             if let Some(gate) = &self.gate {
-                seen.memory = seen.memory.max(resident_memory(gate.pid())?);
+                seen.memory.push(resident_memory(gate.pid())?);
             }
         }
     }

@@ -91,13 +91,6 @@ impl Section {
             let first = |cells: &Vec<Cell>| cells.first().map(within).unwrap_or_default();
             self.cells.iter().map(|cells| Curve { points: first(cells), band: Vec::new() }).collect()
         };
-        let panel = |title: &str, scale, show, curves| Panel {
-            title: title.to_owned(),
-            scale,
-            show,
-            curves,
-            marks: Vec::new(),
-        };
         Plot {
             title: format!("{}, setup {}: a link of 10 Mbit/s", self.load, self.setup),
             subtitle: "one run; the mean of those sent in each second, as far as they had ended".to_owned(),
@@ -106,7 +99,7 @@ impl Section {
             axis: "seconds",
             seconds: self.seconds as f64,
             panels: vec![
-                panel(
+                Panel::new(
                     "Mean response time",
                     Scale::Logarithmic,
                     seconds,
@@ -114,13 +107,22 @@ impl Section {
                         cell.over_time.iter().enumerate().map(|(at, times)| (at as f64, times[0])).collect()
                     }),
                 ),
-                panel(
+                Panel::new(
                     "Connections at the server",
                     Scale::Linear,
                     count,
                     curves(|cell| {
                         let all = cell.connections_over_time.iter().enumerate();
                         all.map(|(at, &connections)| (at as f64, connections as f64)).collect()
+                    }),
+                ),
+                Panel::new(
+                    "Memory of the gate",
+                    Scale::Linear,
+                    |bytes| format!("{:.0} MB", bytes / 1e6),
+                    curves(|cell| {
+                        let all = cell.memory_over_time.iter().enumerate();
+                        all.map(|(at, &bytes)| (at as f64, bytes as f64)).collect()
                     }),
                 ),
             ],

@@ -105,7 +105,7 @@ pub(super) fn pictures(shown: &Shown) -> Vec<(String, Picture)> {
         };
         let curves = variants.iter().map(curve).collect();
         let title = format!("Mean wait in the gate: {name}");
-        Panel { title, scale: Scale::Logarithmic, show: seconds, curves, marks: Vec::new() }
+        Panel::new(title, Scale::Logarithmic, seconds, curves)
     };
     let names = PAGES.iter().filter(|page| SHOWN.contains(&page.code)).map(|page| (page.code, page.name));
     let plot = Plot {

@@ -41,8 +41,11 @@ fn text(shown: &Shown) -> String {
     let part = part.map_or_else(String::new, |part| format!(" with {part} of a processor"));
     let machine = shown.results.runs().next().map(|(machine, _)| {
         format!(
-            "{} processors ({}), {}, PostgreSQL {}{part}",
-            machine.processors, machine.processor, machine.kernel, machine.postgresql
+            "{} processors ({}), {}, {}{part}",
+            machine.processors,
+            machine.processor,
+            machine.kernel,
+            machine.server()
         )
     });
     let begun =

@@ -206,8 +206,9 @@ fn circumstances(shown: &Shown) -> String {
         facts.push((
             "programs",
             format!(
-                "PostgreSQL {}, PgBouncer {pgbouncer}, pgpool-II {pgpool}, Gatekeeper {}",
-                machine.postgresql, machine.gatekeeper
+                "{}, PgBouncer {pgbouncer}, pgpool-II {pgpool}, Gatekeeper {}",
+                machine.server(),
+                machine.gatekeeper
             ),
         ));
         let load = |load: [f64; 3]| load.map(|one| format!("{one:.2}")).join(", ");

@@ -99,7 +99,7 @@ fn picture(shown: &Shown, loads: &[Load], axis: &'static str) -> Picture {
             curve
         };
         let curves = variants.iter().enumerate().map(curve).collect();
-        Panel { title: title.to_owned(), scale, show, curves, marks: Vec::new() }
+        Panel::new(title, scale, show, curves)
     };
     let mut completed = panel("Completed per second", Metric::Throughput, Who::Clients, Scale::Linear, count);
     completed.marks = expected(shown, &variants, loads, single);

@@ -44,7 +44,7 @@ pub(super) fn rows(shown: &Shown) -> Rows {
         "server busy",
     ];
     if with_bystanders {
-        header.push("bystanders, all");
+        header.extend(["bystanders per second", "bystanders, all"]);
     }
     let visited = Visited::of(shown);
     header.extend(visited.header());
@@ -97,8 +97,9 @@ pub(super) fn rows(shown: &Shown) -> Rows {
             let mut row = vec![called, name];
             row.extend(figures(&repetitions, load));
             if with_bystanders {
-                let of = |measured: &&Measured| measured.bystanders.map(|figures| figures.all_seconds);
-                row.push(interval(repetitions.iter().filter_map(of), seconds));
+                let others = || repetitions.iter().filter_map(|measured| measured.bystanders);
+                row.push(interval(others().map(|figures| figures.throughput), count));
+                row.push(interval(others().map(|figures| figures.all_seconds), seconds));
             }
             row.extend(visited.cells(&repetitions));
             if let Some(usual) = usual_speed {

@@ -67,6 +67,33 @@ fn plan(text: &str) -> Result<Plan, String> {
 }
 
 #[test]
+fn others_may_use_the_database_of_a_site_beside_some_variants() {
+    let others = r#"
+[workload.bystanders]
+application = "backfill"
+beside = ["gate-target"]
+clients = 2
+think = "0s"
+[[workload.bystanders.request]]
+name = "batch"
+statements = ["UPDATE backfill SET value = value + 1"]
+
+[variant.gate-target]"#;
+    let setup = "[workload]\nsetup = [\"CREATE TABLE backfill (value int)\"]";
+    let text = SITE.replacen("[workload]", setup, 1).replacen("[variant.gate-target]", others, 1);
+    let said = plan(&text).unwrap_err();
+    assert!(said.contains("workload.bystanders: doesn't go with"), "a site has no tables: {said}");
+    let text = text.replacen("place = \"site\"\n", "", 1);
+    let found = plan(&text).unwrap().workload.bystanders.unwrap();
+    assert!(found.are_beside("gate-target") && !found.are_beside("direct"));
+    let said = plan(&text.replacen("[\"gate-target\"]\nclients = 2", "[\"gate-targets\"]\nclients = 2", 1));
+    let said = said.unwrap_err();
+    assert!(said.contains("`gate-targets` is no variant; did you mean `gate-target`?"), "{said}");
+    let said = plan(&text.replacen("clients = [20]", "clients = [0]", 1)).unwrap_err();
+    assert!(said.contains("full.clients: has 0, and there is nobody else"), "{said}");
+}
+
+#[test]
 fn a_site_may_be_visited_by_as_many_as_keep_its_server_busy() {
     let text = SITE.replacen("clients = [20]", "busy = [0.5, 0.9]", 1);
     let found = plan(&text).unwrap();

@@ -5,7 +5,7 @@
 help:
 	@echo 'make demo     a flash sale before a private PostgreSQL, and an overloaded site, with and without the gatekeeper (150 seconds)'
 	@echo 'make release  the gatekeeper as it is meant to run for good, guided by a profile of its own work: target/guided/gatekeeper (ten minutes)'
-	@echo 'make package  that gatekeeper as a .deb with its checksum, checked by lintian: target/package'
+	@echo 'make package  that gatekeeper as a .deb, a static one with its image, SBOM, manifests for Kubernetes, checksums: target/package'
 	@echo 'make figures  the figures of the papers, simulated: docs/results/figures (a few minutes)'
 	@echo 'make uplink   response bytes on a simulated uplink: docs/results/figures (a few minutes)'
 	@echo 'make proofs   what the papers leave open, simulated: two pages of docs/results (two minutes)'
@@ -34,10 +34,11 @@ demo:
 release:
 	scripts/release
 
-# GATEKEEPER_BIN names another program to pack.
+# GATEKEEPER_BIN and GATEKEEPER_STATIC_BIN name other programs to pack.
 package: $(if $(GATEKEEPER_BIN),,release)
 	scripts/setup packages
 	scripts/package $(or $(GATEKEEPER_BIN),target/guided/gatekeeper)
+	scripts/package-static $(GATEKEEPER_STATIC_BIN)
 
 figures:
 	cargo build --release --locked -p figures
@@ -83,7 +84,7 @@ fuzz:
 	scripts/fuzz $(SECONDS)
 
 test: setup
-	cargo test --workspace --locked
+	cargo test --workspace --locked --no-fail-fast
 
 conformance: setup
 	cargo test -p gatekeeper --locked --test conformance -- --nocapture --test-threads=1

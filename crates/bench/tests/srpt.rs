@@ -51,7 +51,7 @@ fn what_is_wrong_is_said() {
         assert!(!told.status.success() && errors.contains(says), "{arguments:?}: {errors}");
     };
     refused(&["--loads", "W11"], "isn't a workload");
-    refused(&["--setups", "B"], "emulator");
+    refused(&["--setups", "F"], "first time-out");
     refused(&["--only", "LIFO"], "there is no variant `LIFO`");
     refused(&["--trace", "/nowhere"], "reading /nowhere");
     let trace = directory.path().join("trace.csv.gz");

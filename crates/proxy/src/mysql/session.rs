@@ -20,8 +20,9 @@ use super::auth_query;
 use super::channel::{Channel, Incoming, Lost, Message};
 use super::classify::{Analysis, Explains, Kill, Killing, Pin, dialect};
 use super::kill::kill_thread;
-use super::login::{LoggedIn, application, authenticate, write_own_ok};
+use super::login::{LoggedIn, application, write_own_ok};
 use super::pins::Kept;
+use super::proof::authenticate;
 use super::readings::{self, Wide};
 use super::reject::Refusal;
 use super::results::Results;
@@ -453,8 +454,8 @@ impl Session {
         let users = &settings.users;
         // As a server takes it, a proof is for the scramble of the login. Without one the client is asked.
         let plugin = change.plugin.unwrap_or(native::NAME.as_bytes());
-        let is_proved = !change.proof.is_empty() && plugin == native::NAME.as_bytes();
-        let asked = (if is_proved { plugin } else { &b"another"[..] }, change.proof);
+        let is_proved = plugin == native::NAME.as_bytes();
+        let asked = (plugin, if is_proved { change.proof } else { &[] });
         let secret = match auth_query::secret(&self.shared, &settings, change.user).await {
             Ok(secret) => secret,
             Err((refusal, why)) => {
@@ -464,7 +465,8 @@ impl Session {
                 return Ok(Flow::Close);
             }
         };
-        let known = (secret.as_deref(), users.asks_again());
+        let shown = users.or_made_up(secret.as_ref(), (change.user, self.shared.plugin()));
+        let known = (&*self.shared, &shown);
         let (limit, scramble) = (settings.login_timeout, (&self.scramble[..], due));
         let proved = tokio::select! {
             proved = timeout(limit, authenticate(known, &mut self.client, asked, scramble)) => {

@@ -5,7 +5,7 @@
 
 use wire::mysql::answer::parse_ok;
 use wire::mysql::capabilities::Status;
-use wire::mysql::command::Command;
+use wire::mysql::command::{Command, Query};
 use wire::mysql::response::Part;
 
 use crate::pitfalls::run;
@@ -30,6 +30,8 @@ enum Step {
     /// Runs a statement that was prepared: which, counted round.
     Execute(usize),
     Close(usize),
+    /// Loads a file of the client's with these lines.
+    Load(String, Vec<u8>),
     Database(String),
     Ping,
     Reset,
@@ -97,6 +99,10 @@ fn step(chance: &mut Chance, session: usize, database: &str) -> Step {
         5 if chance.once_in(2) => Step::Close(chance.below(8)),
         6 if chance.once_in(2) => Step::Database(format!("{database}{}", 1 + chance.below(2))),
         7 if chance.once_in(4) => Step::Ping,
+        9 if chance.once_in(2) => {
+            let lines = format!("{}\n", chance.below(5)).repeat(chance.below(4));
+            Step::Load(format!("LOAD DATA LOCAL INFILE 'any' INTO TABLE t{session} (v)"), lines.into_bytes())
+        }
         8 if chance.once_in(6) => Step::Reset,
         _ => Step::Query(text(chance, session, database)),
     }
@@ -123,6 +129,11 @@ impl Side {
                     prepared.push(found.statement);
                 }
                 answer
+            }
+            Step::Load(sql, lines) => {
+                let query = Command::Query(Query { attributes: &[], sql: sql.as_bytes() });
+                let pieces = [&lines[..]];
+                session.command_with_file(&query, if lines.is_empty() { &[] } else { &pieces })
             }
             Step::Execute(at) if !prepared.is_empty() => run(session, prepared[at % prepared.len()]),
             Step::Close(at) if !prepared.is_empty() => {

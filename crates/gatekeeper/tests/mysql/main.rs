@@ -10,6 +10,7 @@ mod classes;
 mod console;
 mod differential;
 mod faults;
+mod files;
 mod floods;
 mod garbage;
 mod kills;

@@ -99,7 +99,9 @@ impl Session {
             }
             Ok(Err(refusal)) => Ok(self.decline(&refusal, due).await),
             Err(broken) => {
-                self.shared.settings().health.lost(None);
+                if !matches!(broken, Broken::Client) {
+                    self.shared.settings().health.lost(None);
+                }
                 if let Broken::Before(lost) = &broken {
                     Refusal::lost(&lost.to_string()).write(&mut self.client.output, due);
                 }

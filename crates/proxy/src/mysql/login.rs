@@ -36,6 +36,7 @@ const LAYOUT: Capabilities = Capabilities(
         | IGNORE_SPACE.0
         | Capabilities::MYSQL.0
         | Capabilities::FOUND_ROWS.0
+        | Capabilities::LOCAL_FILES.0
         | Capabilities::TRANSACTIONS.0
         | Capabilities::MULTI_STATEMENTS.0
         | Capabilities::MULTI_RESULTS.0

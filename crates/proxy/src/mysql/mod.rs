@@ -42,6 +42,7 @@ mod auth_query;
 mod channel;
 mod classify;
 mod console;
+mod file;
 mod greeting;
 mod kill;
 mod login;

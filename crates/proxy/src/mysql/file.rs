@@ -1,8 +1,8 @@
 //! A file of the client's on its way to the server (LOAD DATA LOCAL): packets up to an empty one.
 //!
-//! States: the client's turn begins when it has been asked for the file, and ends with the empty packet. Only
-//! then does the server answer, also if it has failed in the middle. If the client leaves before, the server's
-//! connection is closed: an empty packet would have the server keep a part of the file.
+//! States: the client's turn begins when it has been asked for the file, and ends with the empty packet.
+//! Only then does the server answer, also if it has failed in the middle. If the client leaves before, the
+//! server's connection is closed: an empty packet would have the server keep a part of the file.
 
 use std::time::Duration;
 

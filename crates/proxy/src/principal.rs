@@ -1,45 +1,34 @@
-//! Who asks a gate for a database: the user that logged in, and what the application calls itself.
+//! The principal of a session for a database: the user that logged in, and what its application calls itself.
 
 use std::sync::Arc;
 
 /// The longest part of a name that is kept, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// A user and an application that ask.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Asker {
+/// A user and an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Principal {
     /// The user that logged in.
     pub(crate) user: Box<[u8]>,
     /// What the application calls itself; empty if it doesn't.
     pub(crate) application: Box<[u8]>,
 }
 
-/// The number of an asker; 0 for all that aren't told apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AskerId(pub(crate) u16);
-
-/// What a session is to its gate: its number is asked for only when its name changes.
+/// The principal of a session, made anew only when a name changes.
 #[derive(Debug, Default)]
-pub(crate) struct Face(Option<(Arc<Asker>, AskerId)>);
+pub(crate) struct Current(Option<Arc<Principal>>);
 
-impl Face {
-    /// The number of a session of this user and application now. `ask` asks the gate for it.
-    pub(crate) fn number(
-        &mut self,
-        (user, application): (&[u8], &[u8]),
-        ask: impl FnOnce(&Arc<Asker>) -> AskerId,
-    ) -> AskerId {
+impl Current {
+    /// The principal of a session with these names of a user and an application.
+    pub(crate) fn named(&mut self, user: &[u8], application: &[u8]) -> &Arc<Principal> {
         let (user, application) = (cut(user), cut(application));
-        if let Some((known, number)) = &self.0
-            && *known.user == *user
-            && *known.application == *application
-        {
-            return *number;
-        }
-        let asker = Arc::new(Asker { user: user.into(), application: application.into() });
-        let number = ask(&asker);
-        self.0 = Some((asker, number));
-        number
+        let is_known = |known: &Arc<Principal>| *known.user == *user && *known.application == *application;
+        let known = self.0.take().filter(is_known);
+        self.0.insert(
+            known.unwrap_or_else(|| {
+                Arc::new(Principal { user: user.into(), application: application.into() })
+            }),
+        )
     }
 }
 

@@ -136,11 +136,10 @@ impl Session {
         let rejected =
             |refused, number| Refusal::rejected(&driver, refused, outcome).named(driver.name(), number);
         let session = Some(self.place.id.into());
-        let names = (&*self.key.user, &*self.application);
-        let asker = Some(self.face.number(names, |asker| driver.asker(asker)));
-        let origin = Origin { trace: analysis.trace, session, turn: session, asker };
+        let principal = Arc::clone(self.principal.named(&self.key.user, &self.application));
+        let origin = Origin { trace: analysis.trace, session, turn: session };
         let of_type = (analysis.type_hash, &*analysis.label);
-        match driver.arrive(request, origin, || type_name(&database, of_type, explicit)) {
+        match driver.arrive(request, origin, Some(&principal), || type_name(&database, of_type, explicit)) {
             Arrival::Dispatched(permit) => self.permit = Some(permit),
             Arrival::Rejected(refused, number) => return Ok(Err(rejected(refused, number))),
             Arrival::Waiting(waiting) => {

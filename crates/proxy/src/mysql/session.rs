@@ -33,10 +33,10 @@ use super::users::Credential;
 use crate::gate::Client;
 use crate::logins::{Caller, Cause};
 use crate::permit::Permit;
+use crate::principal;
 use crate::shutdown::{Ending, Phase};
 use crate::stats::{Counters, Stats};
 use crate::stream::Peer;
-use crate::user::Face;
 
 /// Room for what a command has before its data.
 const DROPPED: usize = 16;
@@ -91,7 +91,7 @@ pub(super) struct Session {
     pub(super) address: Option<IpAddr>,
     /// What the application calls itself.
     pub(super) application: Vec<u8>,
-    pub(super) face: Face,
+    pub(super) principal: principal::Current,
     pub(super) credential: Credential,
     pub(super) carried: Carried,
     pub(super) at: Point,
@@ -138,7 +138,7 @@ impl Session {
             scramble: logged_in.scramble,
             key: logged_in.key,
             application: logged_in.application,
-            face: Face::default(),
+            principal: principal::Current::default(),
             credential: logged_in.credential,
             carried,
             at: Point { session: u64::from(place.id) | shared.next_epoch(), version: 1, commands: 0 },

@@ -6,6 +6,7 @@
 
 mod auth_query;
 mod budget;
+mod bulk;
 mod classes;
 mod console;
 mod differential;

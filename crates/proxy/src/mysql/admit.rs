@@ -384,6 +384,13 @@ impl Session {
                             Err(refusal) => return Ok(Err(refusal)),
                         }
                     }
+                    Command::BulkExecute(bulk) => {
+                        let put = self.statements.put_bulk(&bulk, known, server).await;
+                        match put.map_err(Broken::Before)? {
+                            Ok(next) => next,
+                            Err(refusal) => return Ok(Err(refusal)),
+                        }
+                    }
                     Command::Fetch { rows, .. } => {
                         let fetch = Command::Fetch { statement: known, rows };
                         command::write(&mut server.channel.output, &fetch, server.capabilities)

@@ -47,20 +47,26 @@ pub(super) async fn pass(
         let length = passing.min(client.input.len());
         server.channel.output.extend_from_slice(&client.input.split_to(length));
         passing -= length;
-        let has_more = passing == 0 && codec::packet(&client.input).is_some();
-        if server.channel.output.len() < OUTPUT_MAX && has_more {
+        if server.channel.output.len() < OUTPUT_MAX && has_more(&client.input, passing) {
             continue;
         }
         tokio::select! {
+            biased;
             flushed = server.channel.flush() => flushed.map_err(|_| Cut::Server)?,
             () = watch.left(client) => return Err(Cut::Client),
         }
-        if length == 0 {
+        // More may have come while the server was waited for.
+        if length == 0 && !has_more(&client.input, passing) {
             waited += wait((server, client), watch).await?;
         }
     }
     server.channel.flush().await.map_err(|_| Cut::Server)?;
     Ok(waited)
+}
+
+/// Whether something has come that can be passed on: of a packet that goes on, or of the next.
+fn has_more(input: &[u8], passing: usize) -> bool {
+    if passing > 0 { !input.is_empty() } else { codec::packet(input).is_some() }
 }
 
 /// Waits for more of the file. The server has nothing to say meanwhile, unless it ends.

@@ -42,6 +42,7 @@ const LAYOUT: Capabilities = Capabilities(
         | Capabilities::MULTI_RESULTS.0
         | Capabilities::PS_MULTI_RESULTS.0
         | Capabilities::DEPRECATE_EOF.0
+        | Capabilities::BULK_OPERATIONS.0
         | Capabilities::EXTENDED_METADATA.0,
 );
 /// What clients may have, if the server has it.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, ChangeUser, Command};
-use wire::mysql::execute::Execute;
+use wire::mysql::execute::{BulkExecute, Execute};
 use wire::mysql::response::Expect;
 use wire::mysql::scramble::native;
 
@@ -257,8 +257,11 @@ impl Session {
                 self.statements.refuse_long(statement);
                 return Flow::Continue;
             }
-            Ok(Command::Execute(execute)) => {
-                let statement = self.statements.meant(execute.statement);
+            Ok(
+                Command::Execute(Execute { statement, .. })
+                | Command::BulkExecute(BulkExecute { statement, .. }),
+            ) => {
+                let statement = self.statements.meant(statement);
                 self.statements.forget_long(statement);
             }
             _ => {}
@@ -293,10 +296,13 @@ impl Session {
             }
             Command::Execute(mut execute) => {
                 execute.statement = self.statements.meant(execute.statement);
-                let flow = self.execute_statement(execute, due).await;
-                // An execution takes the long data, even if it is refused.
-                self.statements.forget_long(execute.statement);
-                flow
+                let checked = self.statements.check(&execute);
+                self.execute_statement((execute.statement, checked), Command::Execute(execute), due).await
+            }
+            Command::BulkExecute(mut bulk) if self.capabilities.contains(Capabilities::BULK_OPERATIONS) => {
+                bulk.statement = self.statements.meant(bulk.statement);
+                let checked = self.statements.check_bulk(&bulk);
+                self.execute_statement((bulk.statement, checked), Command::BulkExecute(bulk), due).await
             }
             Command::SendLongData { statement, parameter, data } => {
                 let statement = self.statements.meant(statement);
@@ -372,22 +378,35 @@ impl Session {
         self.execute(analysis, what, due).await
     }
 
-    async fn execute_statement(&mut self, execute: Execute<'_>, due: Sequence) -> Result<Flow, Lost> {
-        if let Err(refusal) = self.statements.check(&execute) {
-            return Ok(self.refuse(&refusal, due));
-        }
-        let Some(statement) = self.statements.get(execute.statement) else {
-            return Ok(self.refuse(&Refusal::unknown_statement(execute.statement), due));
+    /// Executes a prepared statement that can be sent, or tells why not.
+    async fn execute_statement(
+        &mut self,
+        (id, checked): (u32, Result<(), Refusal>),
+        command: Command<'_>,
+        due: Sequence,
+    ) -> Result<Flow, Lost> {
+        let analysis = match checked {
+            Ok(()) => self.statements.get(id).map(|statement| Arc::clone(&statement.analysis)),
+            Err(refusal) => {
+                self.statements.forget_long(id);
+                return Ok(self.refuse(&refusal, due));
+            }
         };
-        if let Killing::One(kill) = statement.analysis.kills {
-            return self.kill(kill, due).await;
-        }
-        let mut analysis = Arc::clone(&statement.analysis);
-        if execute.asks_for_cursor() {
-            Arc::make_mut(&mut analysis).pin = Some(Pin::Cursor);
-        }
-        let what = What::Statement(execute.statement, Command::Execute(execute));
-        self.execute(&analysis, what, due).await
+        let Some(mut analysis) = analysis else {
+            return Ok(self.refuse(&Refusal::unknown_statement(id), due));
+        };
+        let flow = match (analysis.kills, command) {
+            (Killing::One(kill), _) => self.kill(kill, due).await,
+            (_, command) => {
+                if matches!(command, Command::Execute(execute) if execute.asks_for_cursor()) {
+                    Arc::make_mut(&mut analysis).pin = Some(Pin::Cursor);
+                }
+                self.execute(&analysis, What::Statement(id, command), due).await
+            }
+        };
+        // An execution takes the long data, even if it is refused.
+        self.statements.forget_long(id);
+        flow
     }
 
     pub(super) fn own_ok(&mut self, due: Sequence) -> Flow {

@@ -109,12 +109,13 @@ final class JdbcChecks {
         }
     }
 
-    /** MariaDB's driver tells of a bulk execution that the rows are unknown one by one. Connector/J has none. */
+    /** MariaDB's driver sends a bulk execution for each batch, which the server counts as one. Connector/J has none. */
     private void bulk() throws Exception {
         boolean hasBulk = "mariadb".equals(driver.scheme());
         try (Connection connection = driver.connect(hasBulk ? "useBulkStmts=true" : "useServerPrepStmts=true")) {
             Harness.execute(connection, "CREATE OR REPLACE TABLE bulk (a INT, b VARCHAR(20))");
-            int[] changed = {};
+            String asked = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'COM_STMT_EXECUTE'";
+            int before = Integer.parseInt(Harness.scalar(connection, asked));
             for (int round = 0; round < 2; round++) {
                 try (PreparedStatement insert = connection.prepareStatement("INSERT INTO bulk VALUES (?, ?)")) {
                     for (int row = 0; row < 1000; row++) {
@@ -122,12 +123,13 @@ final class JdbcChecks {
                         insert.setString(2, row % 3 == 0 ? null : "row " + row);
                         insert.addBatch();
                     }
-                    changed = insert.executeBatch();
+                    System.out.println(insert.executeBatch()[0]);
                 }
             }
-            Harness.expect("what is told of a row", changed[0], hasBulk ? Statement.SUCCESS_NO_INFO : 1);
-            String asked = "SELECT CONCAT(COUNT(*), ' ', SUM(a), ' ', COUNT(b), ' ', COUNT(DISTINCT b)) FROM bulk";
-            System.out.println(Harness.scalar(connection, asked));
+            int executed = Integer.parseInt(Harness.scalar(connection, asked)) - before;
+            Harness.require("a batch is one execution: " + executed, !hasBulk || executed > 0 && executed < 20);
+            String told = "SELECT CONCAT(COUNT(*), ' ', SUM(a), ' ', COUNT(b), ' ', COUNT(DISTINCT b)) FROM bulk";
+            System.out.println(Harness.scalar(connection, told));
         }
     }
 

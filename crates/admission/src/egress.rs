@@ -39,7 +39,7 @@ use crate::time::{Duration, Instant};
 use clock::FairClock;
 use cutoffs::Bands;
 
-pub use finder::{KernelQueue, Line, RateFinder, Reading};
+pub use finder::{KernelQueue, Known, Line, RateFinder, Reading};
 pub use priority::{Delivery, Priority};
 
 /// How far a pace may be caught up with, so that a timer's delay costs no rate.

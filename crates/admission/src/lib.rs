@@ -42,7 +42,7 @@ mod work;
 pub use action::{Action, Reason, Refused};
 pub use connections::heavy_max;
 pub use egress::{
-    Backlog, Cutoffs, Delivery, Egress, EgressOrder, EgressPolicy, Ending, Grant, KernelQueue, Line,
+    Backlog, Cutoffs, Delivery, Egress, EgressOrder, EgressPolicy, Ending, Grant, KernelQueue, Known, Line,
     Priority, RateFinder, Reading, Size, Stream,
 };
 pub use event::{Event, Lane};

@@ -8,7 +8,7 @@
 //! * the **link**, which sends one packet after the other at its rate;
 //! * what **orders** it ([`Queue`]): one queue of the kernel, the kernel's bands as in the paper, both of
 //!   which drop what finds them full, or [`admission::Egress`], which asks sockets for bytes only when the
-//!   link is free;
+//!   link is free, or the same with [`admission::RateFinder`], which knows of the link what TCP tells;
 //! * **TCP** as far as the paper's effects need it (`sender.rs`): the handshake with its initial time-out,
 //!   slow start, congestion avoidance, selective acknowledgments, fast retransmit, time-outs that double;
 //! * the **server**: the queue of half-open connections, the queue of open ones, a bounded number of
@@ -82,6 +82,13 @@ pub enum Queue {
     },
     /// The scheduler of a gate, and a kernel whose queue stays empty.
     Gate(EgressPolicy),
+    /// The scheduler of a gate that finds the rate, and one queue of the kernel behind it.
+    Paced {
+        /// Its rate is the most that is granted.
+        policy: EgressPolicy,
+        /// Most packets in the queue.
+        length: usize,
+    },
 }
 
 impl Queue {

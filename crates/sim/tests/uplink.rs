@@ -255,3 +255,42 @@ fn a_small_response_waits_for_what_a_gate_lets_stand_in_the_kernel() {
     let longer = small(5) - small(1);
     assert!((longer - 8.0 * packet).abs() <= 2.0 * packet, "{longer}");
 }
+
+/// W1 on Linux of today, so many milliseconds away.
+fn far_away(milliseconds: u64, loss: f64, queue: Queue) -> f64 {
+    let setup = Setup {
+        tcp: Tcp::Linux,
+        overhead: 90,
+        segment: 1_448,
+        head: 80,
+        acknowledgments: 2,
+        standing: 4,
+        round_trip: Duration::from_micros(100) + Duration::from_millis(milliseconds),
+        loss,
+        first_timeout: Duration::from_secs(1),
+        half_open: 1 << 20,
+        backlog: 1 << 20,
+        workers: 1 << 20,
+        ..Setup::baseline(queue)
+    };
+    play(1, Duration::from_secs(200), &setup).mean()
+}
+
+#[test]
+fn a_gate_needs_no_more_than_tcp_tells_whatever_the_round_trip() {
+    let paced = |rate| {
+        let policy = EgressPolicy { aging: Some(1.0), rate, ..policy(EgressOrder::ShortestRemaining) };
+        Queue::Paced { policy, length: 100 }
+    };
+    for (way, loss, most) in
+        [(0, 0.0, 1.25), (50, 0.0, 1.3), (100, 0.0, 1.3), (150, 0.0, 1.3), (100, 0.05, 1.5)]
+    {
+        let knows = far_away(way, loss, Queue::gate(EgressOrder::ShortestRemaining, Some(1.0)));
+        let is_told = far_away(way, loss, paced(Some(1_250_000)));
+        assert!(is_told < most * knows, "{way} ms: {is_told} instead of {knows}");
+        if loss == 0.0 {
+            let (finds, fair) = (far_away(way, loss, paced(None)), far_away(way, loss, Queue::fair()));
+            assert!(2.0 * finds < fair, "{way} ms: {finds} and {fair}");
+        }
+    }
+}

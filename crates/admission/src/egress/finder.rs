@@ -1,28 +1,28 @@
 //! Finds an uplink's rate, so that the queue of responses forms in the gate and not in the kernel.
 //!
 //! The idea is BBR's (Cardwell et al., *BBR: congestion-based congestion control*, 2016), for all connections
-//! together. What is granted and doesn't stand in the kernel was delivered. While more stands there than the
-//! round trip needs, what is delivered is the rate of the link.
+//! together. What is granted and doesn't stand in the kernel was delivered.
 //!
 //! ```text
-//! Free ── a queue stands in the kernel for SEEN ──► Paced { rate } ── PROBES_MAX probes get more ──► Free
+//! Free ── a queue stands for SEEN ──► Paced { rate } ── PROBES_MAX probes get more ──► Free
 //! ```
 //!
-//! * **Free.** The link isn't known to be the bottleneck. Only the operator's rate paces, if there is one.
-//! * **Paced.** The pace is the rate, less what brings the kernel's queue to its target within [`DRAIN`].
-//!   While that queue stands, the rate follows what is delivered. So a slower link is followed.
+//! * **Paced.** The pace is the rate, less what brings the bytes under way to a round trip's and [`FLOOR`]
+//!   within [`DRAIN`]. While a queue stands, the rate follows what is delivered.
 //! * **Probe.** While responses wait, the pace is raised now and then. If more is delivered, the rate was too
 //!   low. After [`PROBES_MAX`] such probes the link counts as no bottleneck.
 //!
-//! The operator's rate is a ceiling of the pace. What isn't granted (heads, packets) makes a queue. So the
-//! pace goes below the ceiling.
+//! An operator's rate is where pacing begins, and its ceiling: no probe leads to **Free**.
+//!
+//! **What is a queue.** A queue makes round trips longer. A connection whose round trips are the shortest has
+//! no part in one: what it hasn't sent waits for its window or its pacing, and holds up nobody.
 //!
 //! **Clients that are slow by themselves.** A [`Line`] is one connection. What stands unsent in it for longer
 //! than a shared queue could last is that client's own, and doesn't count. Nor does a connection that
 //! delivers nothing. One packet or two that are unacknowledged may only wait for a delayed acknowledgment.
 //!
 //! **When it fails.** A link that only slow clients use is taken for the bottleneck for some round trips: a
-//! fast client waits for [`PROBES_MAX`] probes. After that the link is left alone for longer each time.
+//! fast client waits for [`PROBES_MAX`] probes. Clients at very different distances are taken for a queue.
 
 use alloc::collections::VecDeque;
 
@@ -38,8 +38,10 @@ const QUEUE: Duration = Duration::from_millis(20);
 const DRAIN: Duration = Duration::from_millis(20);
 /// The part of the rate that is left while the kernel's queue is emptied.
 const PACE_MIN: f64 = 0.25;
-/// What stands in the kernel beside a round trip's bytes: some packets, so that the link is never idle.
-const FLOOR: u64 = 4 * 1_460;
+/// What is under way beside a round trip's bytes, so that the link is never idle. A longer queue is one.
+const FLOOR: u64 = 7 * 1_460 / 2;
+/// Round trips that are so much longer than the shortest have a queue.
+const LONGER: f64 = 1.25;
 /// Fewer bytes than this are no queue on a link that isn't known to be the bottleneck.
 const DEEP: u64 = 24 * 1_460;
 /// How much the rate rises with each look at which the kernel's queue is short, and falls if it isn't.
@@ -70,15 +72,26 @@ const RATE_MIN: f64 = 8_000.0;
 pub struct Reading {
     /// Bytes that it has, and hasn't sent.
     pub unsent: u64,
-    /// Packets that it has sent, and that aren't acknowledged.
+    /// Bytes that it has sent, and that aren't acknowledged.
+    pub flight: u64,
+    /// The packets of those bytes.
     pub unacked: u64,
-    /// The bytes of a packet.
-    pub packet: u64,
     /// The bytes that were ever acknowledged.
     pub acked: u64,
     /// How long ago the last packet was sent.
     pub idle: Duration,
     /// The shortest round trip.
+    pub trip: Duration,
+    /// The mean of the last round trips.
+    pub smoothed: Duration,
+}
+
+/// What is known of the link before its connections are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// How long a queue lasts that all connections share, with room for doubt.
+    pub shared: Duration,
+    /// The shortest round trip at the last look.
     pub trip: Duration,
 }
 
@@ -91,6 +104,8 @@ pub struct Line {
     moved: Instant,
     /// Since when something stands unsent in it.
     unsent: Option<Instant>,
+    /// What stood in it when that turned out to be its client's own affair.
+    own: Option<u64>,
     /// When it was read last, and whether nothing stood in it then.
     read: Instant,
     was_empty: bool,
@@ -101,6 +116,10 @@ pub struct Line {
 pub struct KernelQueue {
     /// The bytes that stand in the kernel.
     pub bytes: u64,
+    /// Those of them that are under way to clients, or wait for the link.
+    pub under_way: u64,
+    /// Those of them that wait for the link.
+    pub queued: u64,
     /// The shortest round trip.
     pub trip: Duration,
     /// Some connection has delivered all that it was given within 20 ms: the link has no longer queue.
@@ -110,11 +129,11 @@ pub struct KernelQueue {
 impl Line {
     /// A connection that nothing is known of.
     pub fn new(now: Instant) -> Self {
-        Self { acked: None, moved: now, unsent: None, read: now, was_empty: true }
+        Self { acked: None, moved: now, unsent: None, own: None, read: now, was_empty: true }
     }
 
-    /// Adds what the kernel says of the connection to `standing`. A shared queue is gone after `shared`.
-    pub fn read(&mut self, now: Instant, reading: Reading, shared: Duration, standing: &mut KernelQueue) {
+    /// Adds what the kernel says of the connection to `standing`.
+    pub fn read(&mut self, now: Instant, reading: Reading, known: Known, standing: &mut KernelQueue) {
         let is_empty = reading.unsent + reading.unacked == 0;
         // A handshake and earlier responses are acknowledged, too, which tells nothing of this one.
         let is_first = self.acked.is_none();
@@ -131,11 +150,23 @@ impl Line {
             0 => self.unsent = None,
             _ => _ = self.unsent.get_or_insert(now),
         }
-        let is_own = self.unsent.is_some_and(|since| now.since(since) > shared)
-            || now.since(self.moved) > STALLED && !is_empty;
-        let is_delayed = reading.unsent == 0 && reading.unacked <= 2 && reading.idle < STALLED;
+        let stalled = STALLED + known.trip;
+        let is_own = self.unsent.is_some_and(|since| now.since(since) > known.shared)
+            || now.since(self.moved) > stalled && !is_empty;
+        let may_wait = known.trip <= reading.idle && reading.idle < stalled;
+        let is_delayed = reading.unsent == 0 && reading.unacked <= 2 && may_wait;
+        let stands = reading.unsent + reading.flight;
+        // What its client's own queue gets from now on counts as delivered.
+        let counted = if is_own { self.own.unwrap_or(stands) } else { stands };
+        self.own = is_own.then_some(counted);
+        standing.bytes += counted;
         if !is_own && !is_delayed {
-            standing.bytes += reading.unsent + reading.unacked * reading.packet;
+            standing.under_way += reading.flight;
+            if reading.smoothed > known.trip.mul_f64(LONGER) {
+                let part = known.trip.as_secs_f64() / reading.smoothed.as_secs_f64();
+                standing.under_way += reading.unsent;
+                standing.queued += stands - (reading.flight as f64 * part) as u64;
+            }
         }
         if !reading.trip.is_zero() && (standing.trip.is_zero() || reading.trip < standing.trip) {
             standing.trip = reading.trip;
@@ -148,6 +179,8 @@ struct Sample {
     at: Instant,
     granted: u64,
     standing: u64,
+    under_way: u64,
+    queued: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +204,8 @@ enum Trial {
 pub struct RateFinder {
     mode: Mode,
     samples: VecDeque<Sample>,
+    /// The shortest round trip at the last look.
+    trip: Duration,
     every: Duration,
     gained: u32,
     rest: Duration,
@@ -183,13 +218,19 @@ pub struct RateFinder {
 impl RateFinder {
     /// Nothing is known of the link but what an operator may have set: its rate in bytes per second at most.
     pub fn new(ceiling: Option<u64>) -> Self {
+        let trial = Trial::After(Instant::ZERO);
+        let mode = match ceiling {
+            Some(rate) => Mode::Paced { since: Instant::ZERO, rate: rate as f64, trial },
+            None => Mode::Free { deep: None, until: Instant::ZERO },
+        };
         Self {
-            mode: Mode::Free { deep: None, until: Instant::ZERO },
+            mode,
             samples: VecDeque::new(),
+            trip: Duration::ZERO,
             every: PROBE_EVERY,
             gained: 0,
             rest: REST,
-            pace: 0.0,
+            pace: ceiling.map_or(0.0, |rate| rate as f64),
             ceiling,
         }
     }
@@ -220,26 +261,29 @@ impl RateFinder {
         found.into_iter().chain(self.ceiling).min()
     }
 
-    /// How long a queue lasts that all connections share, with room for doubt.
-    pub fn shared(&self) -> Duration {
-        let standing = self.samples.back().map_or(0, |sample| sample.standing);
-        match self.mode {
+    /// What is to be known when connections are read.
+    pub fn known(&self) -> Known {
+        let under_way = self.samples.back().map_or(0, |sample| sample.under_way);
+        let shared = match self.mode {
             Mode::Free { .. } => Duration::MAX,
-            Mode::Paced { rate, .. } => STALLED + lasts(standing.saturating_mul(4), rate),
-        }
+            Mode::Paced { rate, .. } => STALLED + lasts(under_way.saturating_mul(4), rate),
+        };
+        Known { shared, trip: self.trip }
     }
 
     /// Takes the bytes granted since the beginning, those that stand in the kernel, and those that wait for
     /// their grant.
-    pub fn observe(&mut self, now: Instant, granted: u64, standing: KernelQueue, waiting: u64) {
-        self.samples.push_back(Sample { at: now, granted, standing: standing.bytes });
+    pub fn observe(&mut self, now: Instant, granted: u64, kernel: KernelQueue, waiting: u64) {
+        let KernelQueue { bytes: standing, under_way, queued, trip, .. } = kernel;
+        self.samples.push_back(Sample { at: now, granted, standing, under_way, queued });
+        self.trip = trip;
         while self.samples.get(1).is_some_and(|second| now.since(second.at) >= WINDOW) {
             self.samples.pop_front();
         }
         match self.mode {
-            Mode::Free { deep, until } => self.look(now, (deep, until), standing),
+            Mode::Free { deep, until } => self.look(now, (deep, until), kernel),
             Mode::Paced { since, rate, trial } => {
-                self.adapt(now, (since, rate, trial), (granted, standing, waiting));
+                self.adapt(now, (since, rate, trial), (granted, kernel, waiting));
             }
         }
     }
@@ -257,8 +301,11 @@ impl RateFinder {
 
     fn look(&mut self, now: Instant, (deep, until): (Option<Instant>, Instant), standing: KernelQueue) {
         let Some(rate) = self.delivered() else { return };
-        let deep =
-            if is_deep(standing, rate) && !standing.is_quick { Some(deep.unwrap_or(now)) } else { None };
+        let deep = if is_deep(standing.queued, rate) && !standing.is_quick {
+            Some(deep.unwrap_or(now))
+        } else {
+            None
+        };
         if let Some(deep) = deep.filter(|&deep| now >= until && now.since(deep) >= SEEN) {
             // What came before the queue wasn't the link's rate.
             let first = self.samples.iter().find(|sample| sample.at >= deep);
@@ -277,15 +324,13 @@ impl RateFinder {
         (since, mut rate, mut trial): (Instant, f64, Trial),
         (granted, standing, waiting): (u64, KernelQueue, u64),
     ) {
-        let target = target(rate, standing.trip);
-        let is_full = self.samples.iter().all(|sample| sample.standing > target);
+        let is_full = self.samples.iter().all(|sample| sample.queued > FLOOR);
         match trial {
             Trial::Probe { since: began, granted: before, standing: stood } => {
                 if now.since(began) >= PROBE_TIME + standing.trip * 2 {
-                    let first = Sample { at: began, granted: before, standing: stood };
-                    let last = Sample { at: now, granted, standing: standing.bytes };
-                    let got = rate_between(&first, &last);
-                    let given = granted.saturating_sub(before) as f64 / now.since(began).as_secs_f64();
+                    let time = now.since(began).as_secs_f64();
+                    let given = granted.saturating_sub(before) as f64 / time;
+                    let got = (given - (standing.bytes as f64 - stood as f64) / time).max(0.0);
                     if got >= rate * GAINED && waiting > 0 {
                         (self.gained, self.every, rate) = (self.gained + 1, PROBE_EVERY, got.max(rate));
                         trial = Trial::Probe { since: now, granted, standing: standing.bytes };
@@ -304,7 +349,7 @@ impl RateFinder {
                     rate += 0.25 * (delivered - rate);
                 }
             }
-            Trial::After(_) if standing.bytes > target => rate *= 1.0 - LESS,
+            Trial::After(_) if standing.queued > FLOOR => rate *= 1.0 - LESS,
             Trial::After(at) if waiting > 0 && now >= at => {
                 trial = Trial::Probe { since: now, granted, standing: standing.bytes };
             }
@@ -312,13 +357,15 @@ impl RateFinder {
             Trial::After(_) => {}
         }
         rate = rate.max(RATE_MIN);
-        if self.gained >= PROBES_MAX || (standing.is_quick && is_deep(standing, rate)) {
+        if let Some(ceiling) = self.ceiling {
+            (rate, self.gained) = (rate.min(ceiling as f64), self.gained.min(PROBES_MAX - 1));
+        } else if self.gained >= PROBES_MAX || (standing.is_quick && is_deep(standing.queued, rate)) {
             self.rest = if now.since(since) >= PROVEN { REST } else { (self.rest * 2).min(REST_MAX) };
             self.samples.clear();
             self.mode = Mode::Free { deep: None, until: now.after(self.rest) };
             return;
         }
-        let excess = standing.bytes as f64 - target as f64;
+        let excess = standing.under_way as f64 - FLOOR as f64 - rate * standing.trip.as_secs_f64();
         let drain = self.between_looks().max(DRAIN).as_secs_f64();
         self.pace = match trial {
             Trial::Probe { .. } => rate * PROBE * f64::from(1 << self.gained),
@@ -329,13 +376,8 @@ impl RateFinder {
 }
 
 /// Whether a queue stands in the kernel that is worth ordering.
-fn is_deep(standing: KernelQueue, rate: f64) -> bool {
-    standing.bytes >= DEEP && rate >= RATE_MIN && lasts(standing.bytes, rate) > QUEUE + standing.trip * 2
-}
-
-/// What may stand in the kernel.
-fn target(rate: f64, trip: Duration) -> u64 {
-    FLOOR + (rate * trip.as_secs_f64()) as u64
+fn is_deep(queued: u64, rate: f64) -> bool {
+    queued >= DEEP && rate >= RATE_MIN && lasts(queued, rate) > QUEUE
 }
 
 /// How long so many bytes last.

@@ -5,10 +5,14 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use admission::{Duration, Ending};
 
+use self::paced::Paced;
 use super::queue::{Before, Load, Packet};
 use super::sender::Sender;
 use super::{Demand, Download, Response, Second, Served, Setup, Tcp};
 use crate::chance::{Chance, Purpose};
+
+mod opening;
+mod paced;
 
 /// A client sends a lost request again after this, at least, in nanoseconds.
 const AGAIN_MIN: u64 = 200_000_000;
@@ -44,6 +48,10 @@ enum Due {
     Second,
     /// A client of a closed loop has thought.
     Thought,
+    /// A gate that finds the rate looks at its connections.
+    Look,
+    /// The next turn of such a gate.
+    Turn,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +74,9 @@ struct Connection {
     sender: Sender,
     /// Bytes that were offered to the scheduler and not granted.
     offered: u64,
+    /// Bytes of the response that the socket was given, and when it sent some last.
+    written: u64,
+    last: u64,
     /// Packets in the kernel's queue.
     queued: u32,
     /// Whether its own packets in that queue hold up the next.
@@ -85,13 +96,14 @@ struct User {
     connection: Option<u32>,
 }
 
-struct Engine<'a> {
+struct Playback<'a> {
     setup: &'a Setup,
     demand: &'a Demand,
     now: u64,
     heap: BinaryHeap<Reverse<(u64, u64, Due)>>,
     come: u64,
     before: Before,
+    paced: Option<Paced>,
     sending: Option<Packet>,
     connections: Vec<Connection>,
     users: Vec<User>,
@@ -108,13 +120,14 @@ struct Engine<'a> {
 
 /// Plays the demand against the setup until that time.
 pub fn serve(setup: &Setup, demand: &Demand, until: Duration, seed: u64) -> Served {
-    let mut engine = Engine {
+    let mut engine = Playback {
         setup,
         demand,
         now: 0,
         heap: BinaryHeap::new(),
         come: 0,
         before: Before::new(&setup.queue),
+        paced: Paced::new(&setup.queue, setup.segment),
         sending: None,
         connections: Vec::new(),
         users: Vec::new(),
@@ -141,7 +154,7 @@ fn doubled(timeout: u64, times: u32) -> u64 {
     timeout.saturating_mul(1 << times.min(DOUBLINGS_MAX))
 }
 
-impl Engine<'_> {
+impl Playback<'_> {
     fn begin(&mut self) {
         self.due(SECOND, Due::Second);
         match self.demand {
@@ -177,6 +190,8 @@ impl Engine<'_> {
                     self.due(SECOND, Due::Second);
                 }
                 Due::Thought => self.thought(until),
+                Due::Look => self.look(),
+                Due::Turn => self.turned(),
             }
             self.transmit();
         }
@@ -220,100 +235,6 @@ impl Engine<'_> {
         self.loss.unit() < self.setup.loss
     }
 
-    fn attempt(&mut self, user: u32, attempt: u32) {
-        self.users[user as usize].attempt = attempt;
-        if let Some(patience) = self.setup.patience {
-            self.due(nanos(patience), Due::Abort(user, attempt));
-        }
-        if let Some(idle) = self.idle.pop() {
-            self.connections[idle as usize].user = user;
-            self.users[user as usize].connection = Some(idle);
-            self.ask(idle, 0);
-            return;
-        }
-        let connection = self.connections.len() as u32;
-        self.users[user as usize].connection = Some(connection);
-        self.connections.push(Connection {
-            stage: Stage::Connecting,
-            user,
-            served: 0,
-            sender: Sender::new(self.setup.tcp, self.setup.segment, nanos(self.setup.first_timeout)),
-            offered: 0,
-            queued: 0,
-            held_up: false,
-            probing: false,
-            deadline: 0,
-            watched: false,
-            greeted: None,
-        });
-        let way = self.way();
-        self.due(way, Due::Syn(connection, 0));
-    }
-
-    /// A client sends its request on an open connection.
-    fn ask(&mut self, connection: u32, after: u64) {
-        // A lost one is a later arrival: what counts is when the server hears of it.
-        let way = self.way();
-        let mut at = after + way;
-        for time in 0..DOUBLINGS_MAX {
-            if !self.is_lost() {
-                break;
-            }
-            at += doubled(AGAIN_MIN.max(6 * way), time);
-        }
-        self.due(at, Due::Request(connection, 0));
-    }
-
-    fn opened(&mut self, connection: u32, times: u32) {
-        if self.stage(connection) != Stage::Connecting {
-            return;
-        }
-        let full = self.half_open >= self.setup.half_open;
-        self.state.refused += u64::from(full);
-        if full || self.is_lost() {
-            let again = doubled(nanos(self.setup.first_timeout), times);
-            self.due(again, Due::Syn(connection, times + 1));
-            return;
-        }
-        self.half_open += 1;
-        self.connections[connection as usize].stage = Stage::HalfOpen;
-        self.greet(connection, 0);
-    }
-
-    fn greet(&mut self, connection: u32, times: u32) {
-        if self.stage(connection) != Stage::HalfOpen {
-            return;
-        }
-        let lost = self.is_lost();
-        let sent = self.push(Packet { connection, bytes: 0, load: Load::SynAck { lost } }, 0);
-        self.connections[connection as usize].greeted = (times == 0).then_some(self.now);
-        if lost || !sent {
-            let again = doubled(nanos(self.setup.first_timeout), times);
-            self.due(again, Due::SynAck(connection, times + 1));
-        }
-    }
-
-    fn requested(&mut self, connection: u32, times: u32) {
-        match self.stage(connection) {
-            Stage::HalfOpen if self.backlog.len() >= self.setup.backlog => {
-                let again = doubled(AGAIN_MIN.max(6 * self.way()), times);
-                self.due(again, Due::Request(connection, times + 1));
-            }
-            Stage::HalfOpen => {
-                self.half_open -= 1;
-                let one = &mut self.connections[connection as usize];
-                one.stage = Stage::Waiting;
-                if let Some(greeted) = one.greeted {
-                    one.sender.measure(self.now - greeted);
-                }
-                self.backlog.push_back(connection);
-                self.employ();
-            }
-            Stage::Served => self.respond(connection),
-            Stage::Connecting | Stage::Waiting | Stage::Closed => {}
-        }
-    }
-
     /// Gives connections that wait to workers that are free.
     fn employ(&mut self) {
         while self.busy < self.setup.workers {
@@ -332,7 +253,7 @@ impl Engine<'_> {
         if is_first {
             (0..self.setup.acknowledgments).for_each(|_| self.push_bare(connection, 0));
         }
-        if matches!(self.before, Before::Gate { .. }) && self.setup.head > 0 {
+        if self.has_gate() && self.setup.head > 0 {
             self.push_bare(connection, self.setup.head);
         }
         let segments = self.size(connection).div_ceil(u64::from(self.setup.segment)).max(1) as u32;
@@ -340,16 +261,18 @@ impl Engine<'_> {
         one.sender.begin(segments);
         one.offered = 0;
         self.before.open(connection, bytes);
+        self.open_paced(connection, bytes);
         self.forward(connection);
+    }
+
+    fn has_gate(&self) -> bool {
+        matches!(self.before, Before::Gate { .. }) || self.paced.is_some()
     }
 
     /// The bytes that a connection's segments carry.
     fn size(&self, connection: u32) -> u64 {
         let bytes = self.responses[self.connections[connection as usize].user as usize].bytes;
-        match self.before {
-            Before::Kernel { .. } => bytes + self.setup.head,
-            Before::Gate { .. } => bytes,
-        }
+        if self.has_gate() { bytes } else { bytes + self.setup.head }
     }
 
     fn push_bare(&mut self, connection: u32, bytes: u64) {
@@ -376,7 +299,7 @@ impl Engine<'_> {
                 continue;
             }
             one.held_up = !one.sender.may_queue(one.queued);
-            if one.held_up {
+            if one.held_up || one.written < bytes.min(full * (u64::from(segment) + 1)) {
                 break;
             }
             if !self.send(connection, segment) && self.setup.tcp == Tcp::Linux {
@@ -417,6 +340,7 @@ impl Engine<'_> {
         let (now, bytes) = (self.now, self.size(connection));
         let one = &mut self.connections[connection as usize];
         let number = one.sender.send(segment);
+        one.last = now;
         // The socket's band is that of what it hasn't sent yet, also for what it sends again.
         let unsent = u64::from(one.sender.unsent()) * u64::from(self.setup.segment);
         let load = Load::Data { response: one.served, segment, number, sent: now };
@@ -530,11 +454,12 @@ impl Engine<'_> {
         response.first_byte = response.first_byte.or(Some(time));
         if !is_done {
             self.forward(connection);
+            self.feed(connection);
             return;
         }
         response.response = Some(time);
         self.users[user as usize].connection = None;
-        self.before.close(connection, Ending::Whole);
+        self.close(connection, Ending::Whole);
         self.think();
         let one = &mut self.connections[connection as usize];
         one.served += 1;
@@ -543,6 +468,13 @@ impl Engine<'_> {
         } else {
             self.push_bare(connection, 0);
             self.leave(connection);
+        }
+    }
+
+    fn close(&mut self, connection: u32, ending: Ending) {
+        self.before.close(connection, ending);
+        if let Some(paced) = &mut self.paced {
+            paced.close(connection, ending);
         }
     }
 
@@ -569,7 +501,7 @@ impl Engine<'_> {
             return;
         }
         self.users[user as usize].connection = None;
-        self.before.close(connection, Ending::Broken);
+        self.close(connection, Ending::Broken);
         self.leave(connection);
         if attempt < self.setup.retries {
             self.due(0, Due::Try(user, attempt + 1));

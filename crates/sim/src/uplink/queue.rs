@@ -53,6 +53,9 @@ impl Before {
                 cutoffs: cutoffs.clone(),
                 length: *length,
             },
+            Queue::Paced { length, .. } => {
+                Self::Kernel { cutoffs: Vec::new(), length: *length, bands: vec![VecDeque::new()] }
+            }
             Queue::Gate(policy) => Self::Gate {
                 egress: Box::new(Egress::new(policy.clone())),
                 kernel: VecDeque::new(),

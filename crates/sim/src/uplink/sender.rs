@@ -61,6 +61,7 @@ pub(super) struct Sender {
     window_max: f64,
     threshold: f64,
     smoothed: Option<(f64, f64)>,
+    shortest: u64,
     timeout: u64,
     backoff: u32,
 }
@@ -88,6 +89,7 @@ impl Sender {
             window_max: f64::from((most / segment).max(2)),
             threshold: f64::INFINITY,
             smoothed: None,
+            shortest: u64::MAX,
             timeout: first_timeout,
             backoff: 0,
         }
@@ -127,6 +129,30 @@ impl Sender {
     /// Segments of which none was sent yet.
     pub(super) fn unsent(&self) -> u32 {
         self.arrived.len() as u32 - self.next
+    }
+
+    /// The first segment that was never sent.
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Segments that were sent and haven't arrived, as far as is known, and those that have.
+    pub(super) fn undelivered(&self) -> u32 {
+        self.next - self.delivered()
+    }
+
+    pub(super) fn delivered(&self) -> u32 {
+        self.arrived.len() as u32 - self.left
+    }
+
+    /// The shortest round trip in nanoseconds; 0: none was measured.
+    pub(super) fn shortest(&self) -> u64 {
+        self.shortest % u64::MAX
+    }
+
+    /// The mean of the last round trips in nanoseconds.
+    pub(super) fn smoothed(&self) -> u64 {
+        self.smoothed.map_or(0, |(smoothed, _)| smoothed as u64)
     }
 
     /// A segment has arrived; `round_trip` since it was sent, in nanoseconds.
@@ -204,6 +230,7 @@ impl Sender {
     /// A round trip of this many nanoseconds.
     pub(super) fn measure(&mut self, round_trip: u64) {
         let sample = round_trip as f64;
+        self.shortest = self.shortest.min(round_trip);
         let (smoothed, deviation) = match self.smoothed {
             None => (sample, sample / 2.0),
             Some((smoothed, deviation)) => {

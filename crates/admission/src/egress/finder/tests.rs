@@ -147,18 +147,22 @@ impl Bench {
     }
 
     fn sample(&mut self) {
-        let (mut standing, shared) = (KernelQueue::default(), self.finder.shared());
+        let (mut standing, known) = (KernelQueue::default(), self.finder.known());
+        let shared: f64 = self.queue.iter().map(|(_, bytes)| bytes / self.link).sum();
         for flow in &mut self.flows {
             let stands = flow.stands as u64;
+            let is_slow = flow.takes.is_finite() && flow.takes > 0.0;
+            let own = is_slow.then(|| flow.stands / flow.takes);
             let reading = Reading {
                 unsent: stands.saturating_sub(40 * PACKET),
+                flight: stands.min(40 * PACKET),
                 unacked: stands.min(40 * PACKET).div_ceil(PACKET),
-                packet: PACKET,
                 acked: flow.delivered as u64,
                 idle: Duration::ZERO,
                 trip: STEP,
+                smoothed: STEP + Duration::from_secs_f64(own.unwrap_or(shared)),
             };
-            flow.line.read(self.now, reading, shared, &mut standing);
+            flow.line.read(self.now, reading, known, &mut standing);
         }
         self.finder.observe(self.now, self.granted, standing, self.egress.backlog().bytes);
         let pace = self.finder.pace();
@@ -211,17 +215,33 @@ fn small_responses_are_as_fast_as_with_the_known_rate_and_large_ones_too_whateve
     }
 }
 
+/// What is under way, and what is queued, of one connection whose shortest round trip is 100 ms.
+fn told(reading: Reading) -> (u64, u64) {
+    let (now, trip) = (Instant::from_nanos(1_000_000_000), Duration::from_millis(100));
+    let (mut line, mut queue) = (Line::new(now), KernelQueue::default());
+    line.read(now, Reading { trip, ..reading }, Known { shared: Duration::from_secs(1), trip }, &mut queue);
+    (queue.under_way, queue.queued)
+}
+
 #[test]
 fn packets_that_wait_for_a_delayed_acknowledgment_are_no_queue() {
-    let now = Instant::from_nanos(1_000_000_000);
-    let standing = |unacked| {
-        let (mut line, mut queue) = (Line::new(now), KernelQueue::default());
-        let (idle, trip) = (Duration::from_millis(10), STEP);
-        let reading = Reading { unsent: 0, unacked, packet: PACKET, acked: 1, idle, trip };
-        line.read(now, reading, Duration::from_secs(1), &mut queue);
-        queue.bytes
+    let after = |idle, unacked| {
+        let idle = Duration::from_millis(idle);
+        told(Reading { flight: unacked * PACKET, unacked, idle, ..Reading::default() }).0
     };
-    assert_eq!((standing(2), standing(3)), (0, 3 * PACKET));
+    assert_eq!((after(110, 2), after(110, 3)), (0, 3 * PACKET));
+    // They may still be under way.
+    assert_eq!(after(90, 2), 2 * PACKET);
+}
+
+#[test]
+fn bytes_that_wait_for_their_window_are_no_queue_and_those_behind_a_queue_are() {
+    let after = |smoothed| {
+        let smoothed = Duration::from_millis(smoothed);
+        told(Reading { unsent: 50_000, flight: 20_000, unacked: 14, smoothed, ..Reading::default() })
+    };
+    assert_eq!(after(120), (20_000, 0));
+    assert_eq!(after(200), (70_000, 60_000));
 }
 
 #[test]

@@ -28,14 +28,16 @@ const CONNECTIONS_MAX: usize = 65_536;
 const IDLE: Duration = Duration::from_millis(200);
 const ENDED: Duration = Duration::from_secs(10);
 
-/// The first words of the kernel's `struct tcp_info`, which Linux has had since 4.6.
-type Words = [u32; 40];
-const PACKET: usize = 4;
+/// The first words of the kernel's `struct tcp_info`, which Linux has had since 4.19.
+type Words = [u32; 54];
 const UNACKED: usize = 6;
 const LAST_SENT: usize = 11;
+const SMOOTHED: usize = 17;
 const ACKED: usize = 30;
 const UNSENT: usize = 36;
 const TRIP: usize = 37;
+const SENT: usize = 50;
+const SENT_AGAIN: usize = 52;
 
 #[derive(Clone, Copy, Debug)]
 struct TcpInfo;
@@ -116,10 +118,10 @@ impl Finding {
     }
 
     fn observe(&mut self, now: Instant, granted: u64, waiting: u64) {
-        let (mut queue, shared) = (KernelQueue::default(), self.finder.shared());
+        let (mut queue, known) = (KernelQueue::default(), self.finder.known());
         self.connections.retain(|_, connection| {
             let Some(reading) = connection.reading else { return false };
-            connection.line.read(now, reading, shared, &mut queue);
+            connection.line.read(now, reading, known, &mut queue);
             let (is_open, idle) = (Arc::strong_count(&connection.socket) > 1, now.since(connection.used));
             match (is_open, reading.unsent + reading.unacked > 0) {
                 (true, true) => true,
@@ -144,15 +146,17 @@ impl Finding {
 fn read(socket: &TcpStream) -> nix::Result<Reading> {
     let words = getsockopt(socket, TcpInfo)?;
     let word = |at: usize| u64::from(words[at]);
+    let (low, high) = if cfg!(target_endian = "big") { (1, 0) } else { (0, 1) };
+    let long = |at: usize| word(at + low) | word(at + high) << 32;
     Ok(Reading {
         unsent: word(UNSENT),
+        flight: long(SENT).saturating_sub(long(SENT_AGAIN) + long(ACKED)),
         unacked: word(UNACKED),
-        packet: word(PACKET),
-        acked: word(ACKED + usize::from(cfg!(target_endian = "big")))
-            | word(ACKED + usize::from(cfg!(target_endian = "little"))) << 32,
+        acked: long(ACKED),
         idle: Duration::from_millis(word(LAST_SENT)),
         // The kernel says the largest number where it knows none.
         trip: Duration::from_micros(word(TRIP) % u64::from(u32::MAX)),
+        smoothed: Duration::from_micros(word(SMOOTHED)),
     })
 }
 
@@ -174,11 +178,14 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let taken = read(&socket).unwrap();
-        assert_eq!((taken.unsent, taken.unacked), (0, 0));
-        assert!(taken.packet > 500 && taken.acked <= 50_001 && taken.trip < Duration::from_secs(1));
+        assert_eq!((taken.unsent, taken.flight, taken.unacked), (0, 0, 0));
+        assert!(
+            taken.acked <= 50_001 && taken.smoothed >= taken.trip / 2 && taken.trip < Duration::from_secs(1)
+        );
         // Until it has no room.
         while socket.try_write(&[7; 50_000]).is_ok() {}
-        assert!(read(&socket).unwrap().unsent > 0);
+        let full = read(&socket).unwrap();
+        assert!(full.unsent > 0 && full.flight > 0);
         drop(client);
     }
 

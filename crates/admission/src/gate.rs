@@ -51,7 +51,7 @@ use crate::pace::Pace;
 use crate::policy::{AfterStall, Cost, Policy};
 use crate::rejection::deadline::Deadlines;
 use crate::rejection::queue_length::{IMMEDIATE_MAX, is_full};
-use crate::rejection::{Asked, Refusal};
+use crate::rejection::{Asked, Refusal, TooMany};
 use crate::request::{Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
 use crate::stalls::Stalls;
 use crate::tickets::{Alarm, Line, Place, Seat, Tickets};
@@ -196,7 +196,7 @@ impl Gate {
         let it = self.asked(slot);
         let mut instead = None;
         if let Some(too_many) = self.refusal.arrive(now, it, self.present()) {
-            match self.settle_present(slot, too_many) {
+            match self.settle(slot, too_many, Reason::Target) {
                 Settled::Refused(reason) => return self.reject(now, slot, reason),
                 Settled::Replaces(other) => instead = Some(other),
                 Settled::Spared => {}
@@ -213,7 +213,7 @@ impl Gate {
             if is_full && let Some(late) = self.first_late(slot) {
                 self.reject(now, late, Reason::QueueFull);
             } else if is_full {
-                match self.settle(slot, Reason::QueueFull) {
+                match self.settle(slot, TooMany::OfAll, Reason::QueueFull) {
                     Settled::Refused(reason) => return self.reject(now, slot, reason),
                     Settled::Replaces(other) => instead = Some(other),
                     Settled::Spared => return self.reject(now, slot, Reason::QueueFull),

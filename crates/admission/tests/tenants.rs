@@ -1,4 +1,4 @@
-//! Tenants of a class: who floods takes nothing from others but turns of its own few queues.
+//! Tenants of a class: a flood takes nothing from other tenants but the turns of its own few queues.
 
 #[path = "shell/mod.rs"]
 mod shell;
@@ -99,7 +99,7 @@ fn a_queue_that_a_tenant_has_filled_refuses_it_alone() {
     assert_eq!(shell.snapshot().queued, 100);
 }
 
-/// Nobody who waits for something else makes room for a type that has a target of its own.
+/// No request that waits for something else makes room for a type that has a target of its own.
 #[test]
 fn a_types_own_target_refuses_requests_of_that_type_alone() {
     let goal = Goal { mean: Some(Duration::from_millis(400)), p95: None };
@@ -132,7 +132,7 @@ fn tenants_share_a_class_by_work() {
 }
 
 #[test]
-fn who_has_no_tenant_and_who_leaves_holds_nobody_up() {
+fn a_request_without_a_tenant_and_one_that_leaves_hold_nobody_up() {
     let mut shell = Shell::new(policy(Order::Fifo, 1));
     let flood: Vec<_> = (0..50).map(|_| send(&mut shell, 0, 1)).collect();
     let plain = shell.arrive(1);

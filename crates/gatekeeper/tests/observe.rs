@@ -98,9 +98,9 @@ async fn what_would_have_waited_for_a_connection_runs_at_once_and_is_told() {
         told.contains("since the start: 3 requests succeeded, 0 failed, 1 would have been refused"),
         "{told}"
     );
-    let told = observed(&gate, |told| told.contains("of 3 requests")).await;
-    let (_, told) = told.split_once("this gate ").expect("a span comes first");
-    assert!(told.starts_with("would have delayed 1 of 3 requests and refused 1; "), "{told}");
+    // A block that is kept may end between a request's arrival and its start.
+    let all = "this gate would have delayed 1 of 3 requests and refused 1; ";
+    observed(&gate, |told| told.contains(all)).await;
     gate.assert_alive();
 }
 

@@ -10,9 +10,9 @@ export function boundMeans(text, mean) {
   const units = { us: 1, ms: 1e3, s: 1e6, m: 60e6, h: 3600e6 };
   if (text === "none") return "Nothing but the connections and the long lane bounds what is in flight.";
   if (text === "auto") return "The gate finds how many requests may be in flight.";
-  const [, value, unit] = text.match(/^(\d+)(us|ms|s|m|h)$/) ?? [];
-  if (!value) return "Write an amount of work, such as 200ms, or auto, or none.";
-  const work = Number(value) * units[unit];
+  const parts = /^(\d+ ?(us|ms|s|m|h) ?)+$/.test(text) ? [...text.matchAll(/(\d+) ?(us|ms|s|m|h)/g)] : [];
+  const work = parts.reduce((sum, [, value, unit]) => sum + Number(value) * units[unit], 0);
+  if (work === 0) return "Write an amount of work, such as 200ms or 1m 30s, or auto, or none.";
   const most = mean > 0 ? `, about ${number(Math.max(1, Math.floor(work / mean)))} requests of the ${time(mean)} that they took lately` : "";
   return `At most ${time(work)} of expected work is in flight${most}. More requests wait.`;
 }
@@ -34,7 +34,9 @@ const DEEDS = {
   },
   bound: {
     name: "Another bound", done: "Set the bound", path: "", method: "PATCH",
-    happens: () => ["It holds at once, until the next reload or restart. Requests in flight go on."],
+    happens: ({ status }) => [
+      `It holds ${status.passes_everything ? "once the gate decides again" : "at once"}, until the next reload or restart. Requests in flight go on.`,
+    ],
   },
   pass: {
     name: "Emergency: pass everything through", done: "Let everything pass", path: "pass", css: "danger",
@@ -42,7 +44,7 @@ const DEEDS = {
       status.passing_max === null
         ? `Every request goes to the service at once, also the ${number(status.queued)} that wait now.`
         : `Requests go first come, first served, up to ${number(status.passing_max)} at once: the service has no more connections. ${number(status.queued)} wait now.`,
-      "No order, capacity, long lane, target or class holds, and nobody is refused for one.",
+      "No order, capacity, long lane, target or class holds, and nobody is refused for one. Tenants still take turns.",
       "The gate prevents overload no longer. Do it where the gate itself is the trouble.",
       `A full queue, queue_timeout and max_clients hold all the same.${isPaused(status) ? " The pause stays." : ""}`,
       "It lasts until somebody lets the gate decide again, or a restart; a reload doesn't end it.",

@@ -114,11 +114,11 @@ export function verdict(gate, phase, lost) {
     const what = status.paused.includes("*") ? "Every request waits" : `Requests for ${status.paused.join(", ")} wait`;
     return ["warn", "Paused", `${what} until somebody resumes. ${count(status.queued, "request waits", "requests wait")} now.`];
   }
+  if (status.stalled) return ["bad", "The service has stopped answering", `Nothing has ended for long, and ${count(status.queued, "request waits", "requests wait")}.`];
   if (status.passes_everything) {
     const most = status.passing_max === null ? "at once" : `up to ${number(status.passing_max)} at once`;
     return ["warn", "Emergency: everything passes", `An operator has set bounds, order and targets aside. Requests go ${most} until somebody lets the gate decide again. ${rates}.`];
   }
-  if (status.stalled) return ["bad", "The service has stopped answering", `Nothing has ended for long, and ${count(status.queued, "request waits", "requests wait")}.`];
   const seen = status.mode === "observe";
   if (refused >= 0.05) {
     const why = topReason(last);

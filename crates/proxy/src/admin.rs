@@ -17,7 +17,7 @@
 //! Over TCP it asks for no password as long as a client only looks, so it belongs on loopback. Changes are
 //! taken over a Unix socket, whose file says who may open it, or with a token. At most [`CONNECTIONS_MAX`]
 //! connections are served at once at each of both; one that sends no request for [`IDLE_MAX`] is closed.
-//! What looks at every type is built for one asker at a time, on none of the runtime's workers
+//! What looks at every type is built for one client at a time, on none of the runtime's workers
 //! (`Admin::build`).
 
 use std::io;
@@ -72,8 +72,9 @@ pub use why::{OvertakersReport, StoryReport, TypeCountReport, WaitReport, WhyRep
 
 pub(crate) use report::named_classes;
 pub use report::{
-    AskerReport, ClassStatus, CountsReport, GateStatus, GateTypes, LatenessReport, MemoryStatus, PoolStatus,
-    Status, TargetReport, TimesReport, TypeReport, TypesReport, UplinkReport, UpstreamStatus,
+    ClassStatus, CountsReport, GateStatus, GateTypes, LatenessReport, MemoryStatus, PoolStatus,
+    PrincipalReport, Status, TargetReport, TimesReport, TypeReport, TypesReport, UplinkReport,
+    UpstreamStatus,
 };
 
 /// The most admin connections at once: a few scrapers and people.
@@ -460,7 +461,7 @@ impl Admin {
     }
 
     /// Builds an answer that looks at every type. One is built at a time, and on none of the runtime's
-    /// workers, which serve the gates. An answer whose asker has gone is built to its end.
+    /// workers, which serve the gates. An answer whose client has gone is built to its end.
     async fn build(self: Arc<Self>, build: impl FnOnce(&Self) -> Response + Send + 'static) -> Response {
         let turn = Arc::clone(&self.building).lock_owned().await;
         let built = spawn_blocking(move || {

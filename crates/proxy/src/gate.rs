@@ -35,8 +35,8 @@ use crate::observe::{
     Account, Change, ChangedRow, ChangedRows, Most, Observer, Totals, TypeName, TypeRow, log_changes,
 };
 use crate::permit::Permit;
+use crate::principal::Principal;
 use crate::trace::Recorder;
-use crate::user::{Asker, AskerId};
 use crate::why::{Ask, Origin, Reply, Why};
 
 mod decider;
@@ -145,11 +145,13 @@ impl Driver {
         self.clock
     }
 
-    /// A request arrives. `label` names its type; it is called only when the type is new.
+    /// A request arrives, of a principal where that is known. `label` names the request's type; it is called
+    /// only when the type is new.
     pub(crate) fn arrive(
         self: &Arc<Self>,
         request: Request,
         origin: Origin,
+        principal: Option<&Arc<Principal>>,
         label: impl FnOnce() -> TypeName,
     ) -> Arrival {
         let mut wakes = Wakes::default();
@@ -158,8 +160,8 @@ impl Driver {
         if !inner.observer.knows(request.request_type) {
             inner.observer.describe(&label());
         }
-        if let Some(asker) = origin.asker {
-            inner.observer.asked(request.request_type, asker);
+        if let Some(principal) = principal {
+            inner.observer.note_principal(request.request_type, principal);
         }
         let (ticket, account) = inner.gate.arrive(now, request, origin.turn);
         let recorder = self.recorder.get();
@@ -221,14 +223,9 @@ impl Driver {
         self.inner.lock().observer.labels()
     }
 
-    /// The number of an asker.
-    pub(crate) fn asker(&self, asker: &Arc<Asker>) -> AskerId {
-        self.inner.lock().observer.asker(asker)
-    }
-
-    /// The most frequent askers of a row's types, and at least how often each asked.
-    pub(crate) fn askers_of(&self, row: RequestType) -> Vec<(Arc<Asker>, u64)> {
-        self.inner.lock().observer.askers_of(row)
+    /// The most frequent principals of a row's types, and at least how many requests each sent.
+    pub(crate) fn principals_of(&self, row: RequestType) -> Vec<(Arc<Principal>, u64)> {
+        self.inner.lock().observer.principals_of(row)
     }
 
     /// The name of a type that is known.
@@ -241,7 +238,7 @@ impl Driver {
     pub(crate) fn can_wait(&self, request_type: RequestType, class: ClassId) -> bool {
         let is_it = |known: &ServiceClass| known.id == class && known.turns == Turns::Background;
         let is_long = || matches!(self.inner.lock().gate.lane_of(request_type), Some((Lane::Long, _)));
-        self.rules.lock().configured.classes.iter().any(is_it) || is_long()
+        self.rules.lock().classes().iter().any(is_it) || is_long()
     }
 
     /// What the classes are called from now on.

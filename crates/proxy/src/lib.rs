@@ -23,6 +23,7 @@ pub mod ordinary;
 pub mod otlp;
 mod permit;
 pub mod postgres;
+mod principal;
 mod processor;
 mod quota;
 mod relay;
@@ -37,7 +38,6 @@ pub mod tls;
 pub mod trace;
 mod turns;
 mod upstream;
-mod user;
 mod users_file;
 mod why;
 

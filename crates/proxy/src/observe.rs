@@ -17,12 +17,12 @@ use std::sync::Arc;
 use admission::{ClassId, Duration, Event, Lane, Outcome, Reason, RequestType, Work};
 use lru::LruCache;
 
-use crate::user::{Asker, AskerId};
+use crate::principal::Principal;
 
 mod account;
-mod askers;
 mod changed;
 mod goals;
+mod principals;
 mod refused;
 mod times;
 mod told;
@@ -308,7 +308,6 @@ pub struct Observer {
     changes: Vec<Change>,
     class_names: goals::ClassNames,
     refused: Refused,
-    askers: askers::Names,
     /// Raised by each look at what has changed.
     mark: u64,
 }
@@ -320,7 +319,7 @@ struct Entry {
     lane: Lane,
     work: Work,
     counts: Counts,
-    askers: askers::Counted,
+    principals: principals::Counted,
     upstream_time: Times,
     queue_wait: Times,
     /// The observer's mark when the type was first seen, and when it was used last.
@@ -340,7 +339,6 @@ impl Observer {
             changes: Vec::new(),
             class_names: goals::ClassNames::default(),
             refused: Refused::default(),
-            askers: askers::Names::default(),
             mark: 0,
         }
     }
@@ -396,19 +394,14 @@ impl Observer {
         if is_taken { format!("{} #{:016x}", name.label, name.row.0).into() } else { Arc::clone(&name.label) }
     }
 
-    /// The number of an asker, whether it was known or not.
-    pub(crate) fn asker(&mut self, asker: &Arc<Asker>) -> AskerId {
-        self.askers.number(asker)
+    /// Counts the principal of a type's request.
+    pub(crate) fn note_principal(&mut self, request_type: RequestType, principal: &Arc<Principal>) {
+        self.entry(request_type).principals.note(principal);
     }
 
-    /// Counts who asks for a type.
-    pub(crate) fn asked(&mut self, request_type: RequestType, asker: AskerId) {
-        self.entry(request_type).askers.note(asker);
-    }
-
-    /// The most frequent askers of a row's types, and at least how often each asked.
-    pub(crate) fn askers_of(&self, row: RequestType) -> Vec<(Arc<Asker>, u64)> {
-        self.types.peek(&row).map_or_else(Vec::new, |entry| self.askers.told(&entry.askers))
+    /// The most frequent principals of a row's types, and at least how many requests each sent.
+    pub(crate) fn principals_of(&self, row: RequestType) -> Vec<(Arc<Principal>, u64)> {
+        self.types.peek(&row).map_or_else(Vec::new, |entry| entry.principals.told())
     }
 
     /// Counts what happened.
@@ -554,7 +547,7 @@ impl Entry {
             lane: Lane::Unknown,
             work: Work::ZERO,
             counts: Counts::default(),
-            askers: askers::Counted::default(),
+            principals: principals::Counted::default(),
             upstream_time: Times::new(),
             queue_wait: Times::new(),
             marks: (0, 0),

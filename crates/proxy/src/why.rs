@@ -23,8 +23,6 @@ mod passed;
 
 use passed::{Overtaken, Passed};
 
-use crate::user::AskerId;
-
 /// How many of those that ended last are kept.
 const RECENT_MAX: usize = 2_048;
 /// How many of those that were refused last are kept.
@@ -55,8 +53,6 @@ pub(crate) struct Origin {
     pub(crate) session: Option<u64>,
     /// The number of its connection, where that carries one request after the other.
     pub(crate) turn: Option<u64>,
-    /// The user and the application, where there are any.
-    pub(crate) asker: Option<AskerId>,
 }
 
 /// How a request ended.

@@ -4,8 +4,8 @@
 //! A proxy passes most packets on by their header alone ([`codec`]). This module decodes the start of a
 //! connection ([`handshake`], [`authentication`]), the client's commands ([`command`], [`execute`]), and the
 //! answers that carry state ([`answer`]). [`response`] follows the answer of a command to its end and keeps
-//! no rows. [`scramble`] proves and checks passwords. Names and SQL stay bytes: the character set of a
-//! connection need not be UTF-8.
+//! no rows. [`scramble`] and [`salted`] prove and check passwords. Names and SQL stay bytes: the character
+//! set of a connection need not be UTF-8.
 //!
 //! Sources: "MySQL Source Code Documentation", chapter "Client/Server Protocol"; MariaDB's "Client/Server
 //! Protocol".
@@ -19,6 +19,7 @@ pub mod execute;
 pub mod handshake;
 mod read;
 pub mod response;
+pub mod salted;
 pub mod scramble;
 pub mod table;
 pub mod track;

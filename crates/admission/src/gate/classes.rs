@@ -102,26 +102,24 @@ impl Gate {
         })
     }
 
-    /// Somebody comes where one is too many, for this reason. Who bears it.
-    pub(super) fn settle(&self, slot: u32, reason: Reason) -> Settled {
-        match self.classes.surplus(self.tickets.at(slot).class) {
-            Surplus::All => self.settle_among_tenants(slot, reason),
-            Surplus::Own => self.settle_among_tenants(slot, Reason::OverShare),
-            Surplus::Other(class) => self.newest(class).map_or(Settled::Spared, Settled::Replaces),
-        }
-    }
-
-    /// Somebody comes where by the rule for refusing one is too many of those present. Who bears it.
-    pub(super) fn settle_present(&self, slot: u32, too_many: TooMany) -> Settled {
-        match (self.classes.surplus(self.tickets.at(slot).class), too_many) {
-            (Surplus::Other(class), TooMany::OfItsOwn) => {
-                let instead = self.newest_held_with(slot, class);
-                instead.map_or(Settled::Refused(Reason::Target), Settled::Replaces)
+    /// Settles which request is refused where a newcomer makes one too many.
+    pub(super) fn settle(&self, slot: u32, too_many: TooMany, reason: Reason) -> Settled {
+        let record = self.tickets.at(slot);
+        let surplus = self.classes.surplus(record.class);
+        let instead = match (surplus, too_many) {
+            (Surplus::Other(class), TooMany::OfAll) => {
+                return self.newest(class).map_or(Settled::Spared, Settled::Replaces);
             }
-            (Surplus::All, TooMany::OfItsOwn) => Settled::Refused(Reason::Target),
-            (Surplus::Own, TooMany::OfItsOwn) => Settled::Refused(Reason::OverShare),
-            (_, TooMany::OfAll) => self.settle(slot, Reason::Target),
-        }
+            (Surplus::Other(class), TooMany::OfItsOwn) => self.newest_held_with(slot, class),
+            (_, TooMany::OfItsOwn) => None,
+            // A tenant that has more bears it instead.
+            (_, TooMany::OfAll) => record.request.tenant.and_then(|_| {
+                let tenants = &self.classes.at(record.class).tenants;
+                tenants.surplus(Some(record.queue.shard))
+            }),
+        };
+        let reason = if surplus == Surplus::Own { Reason::OverShare } else { reason };
+        instead.map_or(Settled::Refused(reason), Settled::Replaces)
     }
 
     /// The newest of those of a class that wait and may be made to.
@@ -306,14 +304,5 @@ impl Gate {
             self.charge_tenant(slot);
         }
         self.enter(slot, line);
-    }
-
-    /// A newcomer would be refused for what its class has too many of. A tenant that has more bears it
-    /// instead.
-    fn settle_among_tenants(&self, slot: u32, reason: Reason) -> Settled {
-        let record = self.tickets.at(slot);
-        let tenants = &self.classes.at(record.class).tenants;
-        let other = record.request.tenant.and_then(|_| tenants.surplus(Some(record.queue.shard)));
-        other.map_or(Settled::Refused(reason), Settled::Replaces)
     }
 }

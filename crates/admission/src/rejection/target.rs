@@ -32,8 +32,9 @@
 //!   a mean, too, the smaller bound holds.
 //!
 //! **Order before refusing** (the gate's mean). While the target is missed, or was in the last five seconds,
-//! a found capacity is at most twice what the service works on at once: the queue's order helps. Nobody is
-//! refused who lowers the mean (own time and delay of others below the target), or while fewer are present.
+//! a found capacity is at most twice what the service works on at once: the queue's order helps. A request
+//! isn't refused if it lowers the mean: its own time and the delay of others are below T_ref (1 − d/ln 3),
+//! d above 0, so that wrong estimates can't miss the target for good. Nor is it while fewer are present.
 //!
 //! **Targets of types.** The requests of a type that has a target of its own are a group, and all others
 //! are one, held to the gate's target if it has one: a type's target takes the place of the gate's, the

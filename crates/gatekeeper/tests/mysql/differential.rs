@@ -5,9 +5,10 @@
 
 use wire::mysql::answer::parse_ok;
 use wire::mysql::capabilities::Status;
-use wire::mysql::command::Command;
+use wire::mysql::command::{Command, Query};
 use wire::mysql::response::Part;
 
+use crate::bulk;
 use crate::pitfalls::run;
 use crate::session::Session;
 use crate::stage::{Stage, capabilities};
@@ -30,6 +31,10 @@ enum Step {
     /// Runs a statement that was prepared: which, counted round.
     Execute(usize),
     Close(usize),
+    /// Loads a file of the client's with these lines.
+    Load(String, Vec<u8>),
+    /// Prepares a statement, runs it for these rows in bulk, and closes it.
+    Bulk(String, Vec<i32>),
     Database(String),
     Ping,
     Reset,
@@ -97,6 +102,15 @@ fn step(chance: &mut Chance, session: usize, database: &str) -> Step {
         5 if chance.once_in(2) => Step::Close(chance.below(8)),
         6 if chance.once_in(2) => Step::Database(format!("{database}{}", 1 + chance.below(2))),
         7 if chance.once_in(4) => Step::Ping,
+        10 if chance.once_in(2) => {
+            let verb = *chance.choose(&["INSERT", "INSERT IGNORE", "REPLACE"]);
+            let sql = format!("{verb} INTO t{session} (id, v) VALUES (NULL, ?)");
+            Step::Bulk(sql, (0..1 + chance.below(3)).map(|row| row as i32).collect())
+        }
+        9 if chance.once_in(2) => {
+            let lines = format!("{}\n", chance.below(5)).repeat(chance.below(4));
+            Step::Load(format!("LOAD DATA LOCAL INFILE 'any' INTO TABLE t{session} (v)"), lines.into_bytes())
+        }
         8 if chance.once_in(6) => Step::Reset,
         _ => Step::Query(text(chance, session, database)),
     }
@@ -122,6 +136,20 @@ impl Side {
                 if let Part::Prepared(found) = answer.messages[0].0 {
                     prepared.push(found.statement);
                 }
+                answer
+            }
+            Step::Load(sql, lines) => {
+                let query = Command::Query(Query { attributes: &[], sql: sql.as_bytes() });
+                let pieces = [&lines[..]];
+                session.command_with_file(&query, if lines.is_empty() { &[] } else { &pieces })
+            }
+            Step::Bulk(sql, values) => {
+                // A read-only transaction takes none.
+                let answer = session.command(&Command::Prepare { sql: sql.as_bytes() });
+                let Part::Prepared(found) = answer.messages[0].0 else { return answer.messages };
+                let statement = found.statement;
+                let answer = bulk::run(session, statement, true, &bulk::rows(values.iter().copied()));
+                session.command(&Command::CloseStatement { statement });
                 answer
             }
             Step::Execute(at) if !prepared.is_empty() => run(session, prepared[at % prepared.len()]),
@@ -215,6 +243,17 @@ fn empty(stage: &Stage) {
     }
 }
 
+/// What a script has done; told if it fails anywhere.
+struct History(u64, Vec<String>);
+
+impl Drop for History {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}\n{}", self.0, self.1.join("\n"));
+        }
+    }
+}
+
 fn play(stage: &Stage, seed: u64) {
     let mut chance = Chance::new(seed);
     empty(stage);
@@ -225,7 +264,7 @@ fn play(stage: &Stage, seed: u64) {
         direct.session.query(&format!("USE {ALONE}1"));
     }
     let mut holding = [Holding { status: Status::AUTOCOMMIT, is_pinned: false }; SESSIONS];
-    let mut history = Vec::new();
+    let mut history = History(seed, Vec::new());
     for number in 0..STEPS {
         let at = chance.below(SESSIONS);
         let others = (0..SESSIONS).filter(|other| *other != at && holding[*other].holds()).count();
@@ -235,10 +274,10 @@ fn play(stage: &Stage, seed: u64) {
         let state = chance.next();
         let (through, next) =
             (step(&mut Chance::new(state), at, GATED), step(&mut Chance::new(state), at, ALONE));
-        history.push(format!("{number}: session {at}: {through:?}"));
+        history.1.push(format!("{number}: session {at}: {through:?}"));
         let (gated, direct) = &mut pairs[at];
         let (answer, beside) = (gated.take(&through), direct.take(&next));
-        assert_eq!(heard(&answer), heard(&beside), "seed {seed}\n{}", history.join("\n"));
+        assert_eq!(heard(&answer), heard(&beside), "seed {seed}");
         holding[at].note(&through, &beside);
     }
 }

@@ -6,10 +6,12 @@
 
 mod auth_query;
 mod budget;
+mod bulk;
 mod classes;
 mod console;
 mod differential;
 mod faults;
+mod files;
 mod floods;
 mod garbage;
 mod kills;

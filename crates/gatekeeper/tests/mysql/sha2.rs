@@ -1,15 +1,18 @@
 //! Logins at a server that asks for `caching_sha2_password`, as MySQL 8 does: the fast way, by a hash that
-//! the server keeps, and the full way, by the password itself over TLS. The server is Dolt's
-//! (`drivers/mysql/server`).
+//! the server keeps, and the full way, by the password itself over TLS or encrypted by RSA. The server is
+//! Dolt's (`drivers/mysql/server`). Clients log in at the gate by the same ways.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use bench::postgres::free_port;
 use tempfile::TempDir;
 use wire::mysql::capabilities::Capabilities;
+use wire::mysql::salted::Salted;
 
 use crate::session::{Secret, Session, Told};
 use crate::support::{self, Gate, tests_directory};
@@ -33,10 +36,11 @@ struct Server {
 }
 
 impl Server {
-    fn start() -> Self {
+    /// `takes` is how it takes the password itself: "tls" or "rsa".
+    fn start(takes: &str) -> Self {
         let source = tests_directory().join("drivers/mysql/server");
         let mut child = Command::new(support::go(&source, "mysql-server"))
-            .args(["ann", "secret"])
+            .args(["ann", "secret", takes])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -65,19 +69,58 @@ impl Drop for Server {
     }
 }
 
-/// A gate whose users file has this password for the server's user.
-fn gate(server: &Server, password: &str) -> (Gate, TempDir) {
+/// A gate whose users file has this secret for the server's user, with more lines of configuration.
+fn gate_with(
+    (server, listen): (&Server, &dyn Fn(&TempDir) -> String),
+    secret: &str,
+    settings: &[&str],
+) -> (Gate, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("users.txt");
-    std::fs::write(&file, format!("\"ann\" \"{password}\"\n")).unwrap();
+    std::fs::write(&file, format!("\"ann\" \"{secret}\"\n")).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let lines = [
-        "protocol = \"mysql\"".to_owned(),
-        format!("users_file = {:?}", file.display().to_string()),
-        // The server takes a password in no other way.
-        "upstream_tls_mode = \"require\"".to_owned(),
-    ];
-    (Gate::start(server.port, &lines), directory)
+    let own = ["protocol = \"mysql\"".to_owned(), format!("users_file = {:?}", file.display().to_string())];
+    let lines: Vec<_> = own.into_iter().chain(settings.iter().map(|line| (*line).to_owned())).collect();
+    let gate = Gate::start_between(&listen(&directory), &format!("127.0.0.1:{}", server.port), &lines);
+    (gate, directory)
+}
+
+fn over_tcp(_: &TempDir) -> String {
+    format!("127.0.0.1:{}", free_port().unwrap())
+}
+
+fn socket(directory: &TempDir) -> PathBuf {
+    directory.path().join("gate.sock")
+}
+
+fn over_unix(directory: &TempDir) -> String {
+    format!("unix:{}", socket(directory).display())
+}
+
+/// A gate that comes to the server over TLS.
+fn gate(server: &Server, password: &str) -> (Gate, TempDir) {
+    gate_with((server, &over_tcp), password, &["upstream_tls_mode = \"require\""])
+}
+
+/// What MySQL 8 keeps of the server's user.
+fn kept() -> String {
+    Salted::new(b"secret", 5, *b"abcdefghijklmnopqrst").to_hexadecimal()
+}
+
+/// A login over the gate's Unix socket.
+fn login_unix(directory: &TempDir, user: &str, password: &str) -> Result<Session, Told> {
+    Session::login(&socket(directory), (user, Secret::Password(password)), WANTED)
+}
+
+/// What mysql2 of Node.js gets by a login over TCP, where it encrypts a password that is asked for: the
+/// answer to a query, or the number of the error.
+fn mysql2(gate: &Gate, user: &str, password: &str) -> String {
+    let mut program = support::node("mysql/node/login.cjs");
+    program.env("MYSQL_HOST", "127.0.0.1").env("MYSQL_TCP_PORT", gate.port().to_string());
+    program.env("MYSQL_USER", user).env("MYSQL_PWD", password).env("MYSQL_DATABASE", "witness");
+    let output = program.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 fn login(gate: &Gate, password: &str) -> Result<Session, Told> {
@@ -87,7 +130,7 @@ fn login(gate: &Gate, password: &str) -> Result<Session, Told> {
 
 #[test]
 fn the_first_login_gives_the_password_over_tls_and_later_ones_its_proof() {
-    let mut server = Server::start();
+    let mut server = Server::start("tls");
     let (encrypted, _directory) = gate(&server, "secret");
     let mut first = login(&encrypted, "secret").unwrap();
     assert_eq!(server.line(), "full ann");
@@ -101,11 +144,68 @@ fn the_first_login_gives_the_password_over_tls_and_later_ones_its_proof() {
 
 #[test]
 fn the_server_refuses_a_wrong_password_of_the_users_file() {
-    let mut server = Server::start();
+    let mut server = Server::start("tls");
     let (wrong, _directory) = gate(&server, "guess");
     assert_eq!(login(&wrong, "guess").err().unwrap().code, 1045);
     // Nobody came in so far.
     let (encrypted, _directory) = gate(&server, "secret");
     login(&encrypted, "secret").unwrap();
     assert_eq!(server.line(), "full ann");
+}
+
+#[test]
+fn without_tls_the_password_goes_to_the_server_encrypted_by_its_key() {
+    let mut server = Server::start("rsa");
+    let (plain, _directory) = gate_with((&server, &over_tcp), "secret", &[]);
+    let mut first = login(&plain, "secret").unwrap();
+    assert_eq!(server.line(), "full ann");
+    assert_eq!(first.query("SELECT 1").rows(), "1");
+    first.query("SET @mine = 1");
+    let mut second = login(&plain, "secret").unwrap();
+    assert_eq!(server.line(), "fast ann");
+    assert_eq!(second.query("SELECT 2").rows(), "2");
+    let (wrong, _directory) = gate_with((&server, &over_tcp), "guess", &[]);
+    assert_eq!(login(&wrong, "guess").err().unwrap().code, 1045);
+}
+
+#[test]
+fn a_client_sends_its_password_once_where_only_a_salted_hash_is_known() {
+    let mut server = Server::start("rsa");
+    let (_gate, directory) = gate_with((&server, &over_unix), &kept(), &[]);
+    for (user, password) in [("ann", "guess"), ("nobody", "secret")] {
+        assert_eq!(login_unix(&directory, user, password).err().unwrap().code, 1045, "{user}");
+    }
+    let mut first = login_unix(&directory, "ann", "secret").unwrap();
+    // The gate gives the server the password that it has got.
+    assert_eq!(server.line(), "full ann");
+    assert_eq!((first.query("SELECT 1").rows().as_str(), first.sent_password), ("1", true));
+    let mut second = login_unix(&directory, "ann", "secret").unwrap();
+    assert_eq!((second.query("SELECT 2").rows().as_str(), second.sent_password), ("2", false));
+    // What was kept lets nobody else in.
+    assert_eq!(login_unix(&directory, "ann", "guess").err().unwrap().code, 1045);
+}
+
+#[test]
+fn a_driver_encrypts_its_password_with_the_gates_key() {
+    let mut server = Server::start("rsa");
+    let settings = ["login_failures_max = 3"];
+    let (plain, _directory) = gate_with((&server, &over_tcp), &kept(), &settings);
+    assert_eq!(mysql2(&plain, "ann", "secret"), "1");
+    assert_eq!(server.line(), "full ann");
+    // The second way is the fast one.
+    assert_eq!(mysql2(&plain, "ann", "secret"), "1");
+    for (user, password) in [("ann", "guess"), ("nobody", "secret"), ("ann", "")] {
+        assert_eq!(mysql2(&plain, user, password), "1045", "{user} {password}");
+    }
+    // Each of them has counted.
+    assert_eq!(mysql2(&plain, "ann", "secret"), "1129");
+}
+
+#[test]
+fn what_is_no_encrypted_password_is_refused() {
+    let server = Server::start("rsa");
+    let (plain, _directory) = gate_with((&server, &over_tcp), &kept(), &[]);
+    // The test's client sends its password in clear, though it isn't within TLS.
+    assert_eq!(login(&plain, "secret").err().unwrap().code, 1045);
+    assert_eq!(mysql2(&plain, "ann", "secret"), "1");
 }

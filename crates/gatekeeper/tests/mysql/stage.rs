@@ -189,7 +189,7 @@ impl Door {
 
 /// What the gate offers to every client.
 pub(crate) fn capabilities() -> Capabilities {
-    BASE.without(Capabilities::LOCAL_FILES)
+    BASE | Capabilities::BULK_OPERATIONS
 }
 
 /// The bytes of a command.

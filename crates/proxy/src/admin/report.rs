@@ -15,7 +15,7 @@ use crate::memory::MemoryView;
 use crate::metrics::shown::id;
 use crate::observe::{Counts, REASONS, TimeSummary, Totals, TypeRow, lane_name, shares};
 use crate::postgres::CeilingView;
-use crate::user::Asker;
+use crate::principal::Principal;
 
 /// `/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -324,18 +324,19 @@ pub struct TypeReport {
     pub upstream_time: TimesReport,
     /// Of all that ended their wait, refused or not.
     pub queue_wait: TimesReport,
-    /// The users and applications that ask for it most (databases).
+    /// The users and applications that send it most (databases).
     #[serde(default)]
-    pub asked_by: Vec<AskerReport>,
+    pub asked_by: Vec<PrincipalReport>,
 }
 
-/// A user and an application that ask for a type.
+/// A user and an application that send requests of a type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct AskerReport {
+pub struct PrincipalReport {
     pub user: String,
     pub application: String,
-    /// How many of its requests were counted: all, where at most five ask, else at least so many.
+    /// How many of its requests were counted: all, where at most five principals send the type, else at least
+    /// so many.
     pub requests: u64,
 }
 
@@ -535,7 +536,8 @@ fn learned(snapshot: &Snapshot) -> HashMap<Option<RequestType>, &TypeSnapshot> {
 
 impl TypeReport {
     fn of((gate, row): (&dyn GateView, &TypeRow), work_share: f64, learned: Option<&TypeSnapshot>) -> Self {
-        let askers = row.key.zip(gate.driver()).map_or_else(Vec::new, |(key, driver)| driver.askers_of(key));
+        let of = |(key, driver): (_, &Driver)| driver.principals_of(key);
+        let principals = row.key.zip(gate.driver()).map_or_else(Vec::new, of);
         Self {
             label: row.label.as_ref().to_owned(),
             id: id(row.key),
@@ -552,15 +554,15 @@ impl TypeReport {
             requests: CountsReport::of(&row.counts),
             upstream_time: TimesReport::from(&row.upstream_time),
             queue_wait: TimesReport::from(&row.queue_wait),
-            asked_by: askers.into_iter().map(AskerReport::from).collect(),
+            asked_by: principals.into_iter().map(PrincipalReport::from).collect(),
         }
     }
 }
 
-impl From<(Arc<Asker>, u64)> for AskerReport {
-    fn from((asker, requests): (Arc<Asker>, u64)) -> Self {
+impl From<(Arc<Principal>, u64)> for PrincipalReport {
+    fn from((principal, requests): (Arc<Principal>, u64)) -> Self {
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        Self { user: text(&asker.user), application: text(&asker.application), requests }
+        Self { user: text(&principal.user), application: text(&principal.application), requests }
     }
 }
 

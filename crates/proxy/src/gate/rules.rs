@@ -3,9 +3,10 @@
 //! An operator lets everything pass until the gate is told to decide again. The configured policy is kept
 //! meanwhile, and a reload changes that one alone: an emergency doesn't end by a change of something else.
 //! What holds instead is a plain pool: first come, first served, as many at once as there are connections.
-//! Over HTTP connections are opened as they are needed, so that everything runs at once.
+//! Over HTTP connections are opened as they are needed, so that everything runs at once. Where requests wait,
+//! the tenants of a class still take turns.
 
-use admission::{AfterStall, Capacity, Contention, Order, Policy, Rejection, Snapshot};
+use admission::{AfterStall, Capacity, Contention, Order, Policy, Rejection, ServiceClass, Snapshot};
 
 use super::{Decider, Driver};
 
@@ -28,7 +29,7 @@ enum Control {
 /// What a gate is told to decide by.
 #[derive(Debug)]
 pub(super) struct Rules {
-    pub(super) configured: Policy,
+    configured: Policy,
     control: Control,
     passing: Passing,
 }
@@ -36,6 +37,11 @@ pub(super) struct Rules {
 impl Rules {
     pub(super) fn new(configured: Policy) -> Self {
         Self { configured, control: Control::Decides, passing: Passing::Connections }
+    }
+
+    /// The classes of the configuration.
+    pub(super) fn classes(&self) -> &[ServiceClass] {
+        &self.configured.classes
     }
 
     /// The policy that is in force.

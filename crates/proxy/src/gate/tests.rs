@@ -37,7 +37,7 @@ fn arrive(driver: &Arc<Driver>) -> Arrival {
         tenant: None,
         deadline: None,
     };
-    driver.arrive(request, Origin::default(), || TypeName::new(RequestType(1), "a type".into()))
+    driver.arrive(request, Origin::default(), None, || TypeName::new(RequestType(1), "a type".into()))
 }
 
 #[test]

@@ -356,8 +356,8 @@ async fn pass(
         .as_deref()
         .map_or_else(|| Parent::of(request.headers()).map(|parent| parent.trace), |record| record.trace);
     let turn = (!is_http2).then(|| watched.number());
-    let origin = Origin { trace: trace.and_then(NonZeroU128::new), session: None, turn, asker: None };
-    let permit = match gate.driver.arrive(asked, origin, || classified.name.clone()) {
+    let origin = Origin { trace: trace.and_then(NonZeroU128::new), session: None, turn };
+    let permit = match gate.driver.arrive(asked, origin, None, || classified.name.clone()) {
         Arrival::Dispatched(permit) => permit,
         Arrival::Rejected(refused, number) => return Err(rejected(&gate.driver, refused, number).into()),
         Arrival::Waiting(waiting) => {

@@ -217,13 +217,15 @@ impl Uplink {
         let stream = state.egress.open(size, priority)?;
         state.granted.insert(stream, Granted::default());
         drop(state);
+        if let (UplinkRate::Kernel(_), Some(socket)) = (self.settings.rate, &socket) {
+            KernelBands::prepare(socket);
+        }
         let uplink = Arc::clone(self);
         Some(Share {
             uplink,
             stream,
             kind,
             socket,
-            is_new: true,
             held: Bytes::new(),
             ending: Ending::Broken,
             request: None,
@@ -253,8 +255,6 @@ pub(crate) struct Share {
     stream: Stream,
     kind: RequestType,
     socket: Option<Arc<TcpStream>>,
-    /// Whether nothing of this response was offered yet.
-    is_new: bool,
     /// What waits for its turn.
     held: Bytes,
     ending: Ending,
@@ -330,7 +330,7 @@ impl Share {
     /// Bytes of this band are about to be written.
     fn write_to(&mut self, band: u64) {
         if let (UplinkRate::Kernel(bands), Some(socket)) = (self.uplink.settings.rate, &self.socket) {
-            bands.follow(socket, std::mem::take(&mut self.is_new), band);
+            bands.follow(socket, band);
         }
     }
 

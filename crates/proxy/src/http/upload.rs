@@ -229,7 +229,7 @@ impl Upload {
                     return Poll::Ready(Ok(()));
                 }
                 Stage::Away => {
-                    match self.driver.arrive(self.asked, Origin::default(), || self.name.clone()) {
+                    match self.driver.arrive(self.asked, Origin::default(), None, || self.name.clone()) {
                         Arrival::Dispatched(permit) => permit,
                         Arrival::Waiting(waiting) => {
                             inner.stage = Stage::Asks(waiting);
@@ -386,7 +386,8 @@ mod tests {
             deadline: None,
         };
         let name = TypeName::new(RequestType(1), "POST /".into());
-        let Arrival::Dispatched(permit) = driver.arrive(asked, Origin::default(), || name.clone()) else {
+        let Arrival::Dispatched(permit) = driver.arrive(asked, Origin::default(), None, || name.clone())
+        else {
             panic!("it is free")
         };
         Upload::new(&driver, (asked, name), permit, Shares::default().take(None), LIMIT)

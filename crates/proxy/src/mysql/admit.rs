@@ -99,7 +99,9 @@ impl Session {
             }
             Ok(Err(refusal)) => Ok(self.decline(&refusal, due).await),
             Err(broken) => {
-                self.shared.settings().health.lost(None);
+                if !matches!(broken, Broken::Client) {
+                    self.shared.settings().health.lost(None);
+                }
                 if let Broken::Before(lost) = &broken {
                     Refusal::lost(&lost.to_string()).write(&mut self.client.output, due);
                 }
@@ -134,11 +136,10 @@ impl Session {
         let rejected =
             |refused, number| Refusal::rejected(&driver, refused, outcome).named(driver.name(), number);
         let session = Some(self.place.id.into());
-        let names = (&*self.key.user, &*self.application);
-        let asker = Some(self.face.number(names, |asker| driver.asker(asker)));
-        let origin = Origin { trace: analysis.trace, session, turn: session, asker };
+        let principal = Arc::clone(self.principal.named(&self.key.user, &self.application));
+        let origin = Origin { trace: analysis.trace, session, turn: session };
         let of_type = (analysis.type_hash, &*analysis.label);
-        match driver.arrive(request, origin, || type_name(&database, of_type, explicit)) {
+        match driver.arrive(request, origin, Some(&principal), || type_name(&database, of_type, explicit)) {
             Arrival::Dispatched(permit) => self.permit = Some(permit),
             Arrival::Rejected(refused, number) => return Ok(Err(rejected(refused, number))),
             Arrival::Waiting(waiting) => {
@@ -378,6 +379,13 @@ impl Session {
                 match command {
                     Command::Execute(execute) => {
                         let put = self.statements.put_execute(&execute, known, server).await;
+                        match put.map_err(Broken::Before)? {
+                            Ok(next) => next,
+                            Err(refusal) => return Ok(Err(refusal)),
+                        }
+                    }
+                    Command::BulkExecute(bulk) => {
+                        let put = self.statements.put_bulk(&bulk, known, server).await;
                         match put.map_err(Broken::Before)? {
                             Ok(next) => next,
                             Err(refusal) => return Ok(Err(refusal)),

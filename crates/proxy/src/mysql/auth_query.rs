@@ -4,8 +4,8 @@
 //! unused. The user's name stands in the statement as hexadecimal digits, so that nothing in it is read as
 //! SQL. Nothing is remembered: a dropped or changed user is dropped or changed at once.
 //!
-//! Only what `mysql_native_password` keeps counts as a secret, or nothing for a user without a password. A
-//! server keeps other texts, too, which aren't passwords (`invalid`).
+//! Only what `mysql_native_password` and `caching_sha2_password` keep counts as a secret, or nothing for a
+//! user without a password. A server keeps other texts, too, which aren't passwords (`invalid`).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::upstream::dial::Dial;
 use crate::upstream::health::LOOK_EVERY;
 
 /// The query that finds a user's secret unless another is configured. Accounts of other plug-ins have none.
-const QUERY: &str = "SELECT DISTINCT user, CASE WHEN plugin IN ('', 'mysql_native_password') THEN \
-                     authentication_string END FROM mysql.user WHERE user = ?";
+const QUERY: &str = "SELECT DISTINCT user, CASE WHEN plugin IN ('', 'mysql_native_password', \
+                     'caching_sha2_password') THEN authentication_string END FROM mysql.user WHERE user = ?";
 /// The number of `utf8mb4_general_ci`.
 const UTF8MB4: u8 = 45;
 

@@ -125,6 +125,7 @@ impl Visit {
             Message::CloseStatement { statement } => self.statements.close(statement),
             Message::SendLongData { .. } => {}
             Message::Prepare { sql } => {
+                self.statements.forget_latest();
                 let text = String::from_utf8_lossy(sql).into_owned();
                 if let Err(failure) = self.prepare(&text, next) {
                     Refusal::of_console(&failure).write(&mut self.client().output, next);

@@ -11,6 +11,7 @@ use wire::mysql::answer;
 use wire::mysql::capabilities::Capabilities;
 use wire::mysql::codec::Sequence;
 use wire::mysql::handshake::{Greeting, Handshake, MAX_HANDSHAKE, parse_greeting, write_tls_request};
+use wire::mysql::scramble::{caching_sha2, native};
 
 use super::channel::{Channel, Lost, MESSAGE_MAX};
 use super::reject::Refusal;
@@ -82,6 +83,8 @@ pub(super) struct Known {
     pub(super) version: Vec<u8>,
     pub(super) capabilities: Capabilities,
     pub(super) collation: u8,
+    /// What clients are asked to prove themselves by at first: the server's own plug-in, if the gate has it.
+    pub(super) plugin: &'static str,
 }
 
 impl Known {
@@ -93,7 +96,7 @@ impl Known {
             | Capabilities::PLUGIN_AUTH
             | Capabilities::CONNECT_WITH_DB
             | Capabilities::TRANSACTIONS;
-        Self { version, capabilities, collation: UTF8MB4 }
+        Self { version, capabilities, collation: UTF8MB4, plugin: native::NAME }
     }
 }
 
@@ -107,10 +110,12 @@ pub(super) async fn look(shared: &Shared) -> Result<Known, Failed> {
 }
 
 pub(super) fn known(handshake: &Handshake<'_>) -> Known {
+    let has_sha2 = handshake.plugin == caching_sha2::NAME.as_bytes();
     Known {
         version: handshake.version.to_vec(),
         capabilities: handshake.capabilities,
         collation: handshake.collation,
+        plugin: if has_sha2 { caching_sha2::NAME } else { native::NAME },
     }
 }
 

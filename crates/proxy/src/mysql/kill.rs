@@ -37,7 +37,7 @@ pub(super) struct Watch<'a> {
 
 impl Watch<'_> {
     /// Waits until the session has to end.
-    async fn ended(&mut self) {
+    pub(super) async fn ended(&mut self) {
         tokio::select! {
             () = self.entry.ended.notified() => {}
             () = self.ending.reached(Phase::Aborting) => {}

@@ -8,21 +8,20 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 use wire::mysql::ProtocolError;
 use wire::mysql::answer::{self, OkPacket, write_ok};
-use wire::mysql::authentication::{MAX_STEP, write_more, write_switch};
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::Sequence;
 use wire::mysql::handshake::{
     First, Handshake, MAX_RESPONSE, Response, attributes, parse_first, write_handshake,
 };
-use wire::mysql::scramble::{SCRAMBLE_LEN, caching_sha2, native};
 
 use super::auth_query;
 use super::channel::{Channel, Lost};
 use super::greeting::Known;
+use super::proof::{authenticate, scramble};
 use super::reject::Refusal;
 use super::server::{self, IGNORE_SPACE};
 use super::sessions::{Registration, Who};
-use super::users::{Credential, Secret};
+use super::users::Credential;
 use super::{Settings, Shared};
 use crate::console::Role;
 use crate::logins::{Caller, Cause};
@@ -37,11 +36,13 @@ const LAYOUT: Capabilities = Capabilities(
         | IGNORE_SPACE.0
         | Capabilities::MYSQL.0
         | Capabilities::FOUND_ROWS.0
+        | Capabilities::LOCAL_FILES.0
         | Capabilities::TRANSACTIONS.0
         | Capabilities::MULTI_STATEMENTS.0
         | Capabilities::MULTI_RESULTS.0
         | Capabilities::PS_MULTI_RESULTS.0
         | Capabilities::DEPRECATE_EOF.0
+        | Capabilities::BULK_OPERATIONS.0
         | Capabilities::EXTENDED_METADATA.0,
 );
 /// What clients may have, if the server has it.
@@ -180,11 +181,6 @@ pub(super) async fn login(shared: &Shared, stream: Stream) -> Option<Entered> {
     None
 }
 
-/// 20 bytes without NUL.
-fn scramble() -> Vec<u8> {
-    (0..SCRAMBLE_LEN).map(|_| rand::random_range(1..=127)).collect()
-}
-
 impl Newcomer<'_> {
     async fn run(&mut self, stream: Stream) -> Result<Entered, End> {
         let Self { shared, peer, .. } = *self;
@@ -231,7 +227,7 @@ impl Newcomer<'_> {
             capabilities: offered,
             collation: known.collation,
             status: Status::AUTOCOMMIT,
-            plugin: native::NAME.as_bytes(),
+            plugin: known.plugin.as_bytes(),
         };
         write_handshake(&mut client.output, Sequence(0), &greeting);
         client.flush().await?;
@@ -290,8 +286,8 @@ impl Newcomer<'_> {
                 return Err(refuse((client, next), refusal, Cause::Other, Some(why)));
             }
         };
-        let known = (secret.as_deref(), settings.users.asks_again());
-        let proved = authenticate(known, &mut client, asked, (&scramble, next)).await?;
+        let shown = settings.users.or_made_up(secret.as_ref(), (response.user, self.shared.plugin()));
+        let proved = authenticate((self.shared, &shown), &mut client, asked, (&scramble, next)).await?;
         let Some((credential, next)) = proved.credential else {
             let why = settings.users.why(secret.as_deref());
             let refusal = Refusal::denied(response.user);
@@ -367,49 +363,6 @@ fn refuse(
 ) -> End {
     let why = why.unwrap_or_else(|| refusal.message().into_owned().into());
     End::Refused(Box::new(Refused { client, sequence, refusal, cause, why }))
-}
-
-/// How a proof ended.
-pub(super) struct Proved {
-    /// What the server is shown, and the number of the login's last answer.
-    pub(super) credential: Option<(Credential, Sequence)>,
-    /// The number of a refusal.
-    pub(super) next: Sequence,
-}
-
-/// Checks a client's proof; asks for another where that one is of no use, if `asks_again`.
-pub(super) async fn authenticate(
-    (secret, asks_again): (Option<&Secret>, bool),
-    client: &mut Channel,
-    (plugin, proof): (&[u8], &[u8]),
-    (scramble, next): (&[u8], Sequence),
-) -> Result<Proved, Lost> {
-    if plugin == caching_sha2::NAME.as_bytes() {
-        let credential = secret.and_then(|secret| secret.check_sha2(scramble, proof)).map(|credential| {
-            // Without a password there is nothing to say of the proof.
-            let next = match credential {
-                Credential::Nothing => next,
-                _ => write_more(&mut client.output, next, &[caching_sha2::FAST]),
-            };
-            (credential, next)
-        });
-        if credential.is_some() || !asks_again {
-            return Ok(Proved { credential, next });
-        }
-    }
-    let check =
-        |secret: Option<&Secret>, scramble: &[u8], proof: &[u8]| secret?.check_native(scramble, proof);
-    if plugin.is_empty() || plugin == native::NAME.as_bytes() {
-        let credential = check(secret, scramble, proof).map(|credential| (credential, next));
-        return Ok(Proved { credential, next });
-    }
-    let scramble = self::scramble();
-    let due = write_switch(&mut client.output, next, native::NAME.as_bytes(), &scramble);
-    client.flush().await?;
-    let message = client.client_message(MAX_STEP, due).await?;
-    let next = message.next;
-    let credential = check(secret, &scramble, &message.payload).map(|credential| (credential, next));
-    Ok(Proved { credential, next })
 }
 
 /// An OK of the gate's own.

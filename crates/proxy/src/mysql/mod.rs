@@ -18,6 +18,7 @@ use admission::PoolId;
 use parking_lot::RwLock;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::Instant;
+use wire::mysql::scramble::native;
 
 use crate::console::{Console, VISITORS_MAX};
 use crate::gate::Driver;
@@ -41,16 +42,19 @@ mod auth_query;
 mod channel;
 mod classify;
 mod console;
+mod file;
 mod greeting;
 mod kill;
 mod login;
 mod pins;
 mod pool;
+mod proof;
 mod readings;
 mod reject;
 mod relay;
 mod renew;
 mod results;
+mod rsa;
 mod server;
 mod session;
 mod sessions;
@@ -150,6 +154,8 @@ struct Shared {
     epoch: AtomicU64,
     /// Failed logins by address.
     failures: Failures,
+    /// Clients that send their password itself.
+    passwords: proof::Passwords,
     /// How users are asked for that aren't in the file.
     auth_query: auth_query::AuthQuery,
     /// How logins ended.
@@ -179,6 +185,11 @@ impl Shared {
             Some(known) => Ok(known),
             None => Ok(self.learn(greeting::look(self).await?)),
         }
+    }
+
+    /// The plug-in that clients are greeted with.
+    fn plugin(&self) -> &'static str {
+        self.known.read().as_ref().map_or(native::NAME, |known| known.plugin)
     }
 
     fn learn(&self, known: greeting::Known) -> Arc<greeting::Known> {
@@ -264,6 +275,7 @@ impl Bound {
             lateness,
             epoch: AtomicU64::new(1),
             failures: Failures::default(),
+            passwords: proof::Passwords::default(),
             auth_query: auth_query::AuthQuery::default(),
             login_counts: LoginCounts::default(),
             failed: FailedLogins::default(),

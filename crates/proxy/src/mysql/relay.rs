@@ -14,6 +14,7 @@ use wire::mysql::response::{Expect, Follower, PEEK, Part, Turn};
 
 use super::channel::{Channel, Lost, OUTPUT_MAX};
 use super::classify::Analysis;
+use super::file::{self, Cut};
 use super::kill::{Taker, Watch};
 use super::results::Results;
 use super::server::{Carried, Server};
@@ -49,6 +50,8 @@ pub(super) enum Broken {
     Before(Lost),
     /// The server's connection, in the middle of the answer.
     Within,
+    /// The client has left in the middle of its file.
+    Client,
 }
 
 /// Passes an answer on. A client that takes nothing any more doesn't keep the answer from being read to its
@@ -82,8 +85,18 @@ pub(super) async fn relay(
         }
         let broken = move |lost: Lost| if has_begun { Broken::Within } else { Broken::Before(lost) };
         if passing == 0 {
-            if follower.turn() != Turn::Server {
-                break;
+            match follower.turn() {
+                Turn::Server => {}
+                Turn::Client if answer.client == Taker::Left => return Err(Broken::Client),
+                Turn::Client => {
+                    let passed = file::pass((&mut *server, &mut *client), &mut follower, &mut watch).await;
+                    answer.client_time += passed.map_err(|cut| match cut {
+                        Cut::Client => Broken::Client,
+                        Cut::Server => Broken::Within,
+                    })?;
+                    continue;
+                }
+                Turn::Over => break,
             }
             match step(&server.channel.input, server.capabilities, &mut follower).map_err(&broken)? {
                 Step::Wait => {}
@@ -98,9 +111,7 @@ pub(super) async fn relay(
                             let warnings = server.channel.input.get(HEADER_LEN + 1..HEADER_LEN + 3);
                             answer.warned |= warnings.is_some_and(|count| count != [0, 0]);
                         }
-                        Part::File | Part::Switch | Part::More => {
-                            return Err(Broken::Within);
-                        }
+                        Part::Switch | Part::More => return Err(Broken::Within),
                         _ => {}
                     }
                     passing = length;

@@ -93,7 +93,7 @@ impl Server {
         };
         command::write(&mut self.channel.output, &Command::ChangeUser(change), self.capabilities);
         self.channel.flush().await?;
-        steps(&mut self.channel, &self.key, credential).await?;
+        steps(&mut self.channel, &self.key, credential, &[]).await?;
         self.statements.clear();
         self.database.clear();
         (self.at, self.proved) = (Point::default(), Instant::now());

@@ -25,6 +25,7 @@ use super::classify::Kill;
 use super::greeting::{Failed, Way, encrypt, greeted, known, refused, unreachable};
 use super::pool::Place;
 use super::reject::Refusal;
+use super::rsa;
 use super::users::Credential;
 use crate::stream::Stream;
 
@@ -33,6 +34,11 @@ pub(super) const OWN_ANSWER_MAX: usize = 1 << 20;
 /// What has the server tell every change of a session.
 const TRACK: &str = "SET SESSION session_track_system_variables='*', session_track_schema=1, \
                      session_track_state_change=1";
+
+/// The plug-in before `caching_sha2_password`, which asks for the password at each login.
+const SHA256: &[u8] = b"sha256_password";
+/// Its request for the public key.
+const ASK_SHA256: u8 = 1;
 
 /// Spaces before parentheses (`CLIENT_IGNORE_SPACE`). A server makes a mode of it at login only.
 pub(super) const IGNORE_SPACE: Capabilities = Capabilities(1 << 8);
@@ -184,7 +190,7 @@ impl Server {
         };
         write_response(&mut channel.output, sequence, &response);
         channel.flush().await?;
-        steps(&mut channel, key, credential).await?;
+        steps(&mut channel, key, credential, &handshake.scramble).await?;
         let peer = channel.stream.peer_address();
         let thread = Thread { id: handshake.connection, way: Way { peer, ..way.clone() } };
         Ok(Self {
@@ -462,6 +468,7 @@ fn prove(credential: &Credential, (plugin, scramble): (&[u8], &[u8])) -> Option<
     let short = scramble.get(..20).unwrap_or(scramble);
     Some(match (credential, plugin) {
         (Credential::Nothing, b"mysql_native_password" | b"caching_sha2_password") => Vec::new(),
+        (Credential::Nothing, SHA256) => vec![0],
         (Credential::Key(known), b"mysql_native_password") => native::prove(known, short).to_vec(),
         (Credential::Password(password), b"mysql_native_password") => {
             native::prove(&native::key(password), short).to_vec()
@@ -474,40 +481,56 @@ fn prove(credential: &Credential, (plugin, scramble): (&[u8], &[u8])) -> Option<
     })
 }
 
-/// The rest of the login, up to OK.
-pub(super) async fn steps(channel: &mut Channel, key: &Key, credential: &Credential) -> Result<(), Failed> {
+/// The rest of the login, up to OK. `scramble` came with the greeting.
+pub(super) async fn steps(
+    channel: &mut Channel,
+    key: &Key,
+    credential: &Credential,
+    scramble: &[u8],
+) -> Result<(), Failed> {
     /// The most steps of a login.
     const STEPS_MAX: usize = 8;
+    let mut scramble = scramble.to_vec();
+    let (mut plugin, is_tcp) =
+        (caching_sha2::NAME.as_bytes().to_vec(), matches!(channel.stream, Stream::Tcp(_)));
     for _ in 0..STEPS_MAX {
         let message = channel.server_message(MAX_STEP).await?;
-        match parse_step(&message.payload)? {
-            Step::Ok => return Ok(()),
-            Step::Error(error) => return Err(Failed::Refused(Refusal::of_server(&error))),
-            Step::Switch { plugin, data } => {
-                let Some(proof) = prove(credential, (plugin, data)) else {
-                    return Err(no_proof(key, plugin, credential));
-                };
-                codec::write(&mut channel.output, message.next, &proof);
-            }
-            Step::More([caching_sha2::FAST]) => continue,
-            Step::More([caching_sha2::FULL]) => {
-                let Credential::Password(password) = credential else {
-                    return Err(no_proof(key, caching_sha2::NAME.as_bytes(), credential));
-                };
-                if matches!(channel.stream, Stream::Tcp(_)) {
-                    let user = String::from_utf8_lossy(&key.user);
-                    return Err(unreachable(&format!(
-                        "the server asks for the password of '{user}' itself (caching_sha2_password), which \
-                         goes only over TLS or a Unix socket; set upstream_tls_mode = \"require\""
-                    )));
-                }
-                codec::write(&mut channel.output, message.next, &caching_sha2::in_clear(password));
-            }
-            Step::More(_) => return Err(no_proof(key, b"unknown", credential)),
+        let step = parse_step(&message.payload)?;
+        if let Step::Switch { plugin: to, data } = step {
+            (plugin, scramble) = (to.to_vec(), data.to_vec());
         }
+        let asks_password =
+            matches!(step, Step::Switch { plugin: SHA256, .. } | Step::More([caching_sha2::FULL]));
+        let answer = match (step, credential) {
+            (Step::Ok, _) => return Ok(()),
+            (Step::Error(error), _) => return Err(Failed::Refused(Refusal::of_server(&error))),
+            (Step::More([caching_sha2::FAST]), _) => continue,
+            (_, Credential::Password(password)) if asks_password && !is_tcp => {
+                caching_sha2::in_clear(password)
+            }
+            (Step::Switch { .. }, Credential::Password(_)) if asks_password => vec![ASK_SHA256].into(),
+            (_, Credential::Password(_)) if asks_password => vec![caching_sha2::ASK_FOR_KEY].into(),
+            (Step::Switch { plugin, data }, _) => {
+                let proof = prove(credential, (plugin, data));
+                proof.ok_or_else(|| no_proof(key, plugin, credential))?.into()
+            }
+            (Step::More(pem), Credential::Password(password)) if pem.starts_with(b"-----BEGIN") => {
+                let sent = rsa::encrypt(pem, password, &scramble);
+                sent.map_err(|error| not_encrypted(key, &error))?.into()
+            }
+            (Step::More(_), _) => return Err(no_proof(key, &plugin, credential)),
+        };
+        codec::write(&mut channel.output, message.next, &answer);
         channel.flush().await?;
     }
     Err(Failed::Lost(Lost::Closed))
+}
+
+fn not_encrypted(key: &Key, error: &rsa::Unencrypted) -> Failed {
+    let user = String::from_utf8_lossy(&key.user);
+    unreachable(&format!(
+        "the server asks for the password of '{user}' itself, and {error}; set upstream_tls_mode = \"require\""
+    ))
 }
 
 fn no_proof(key: &Key, plugin: &[u8], credential: &Credential) -> Failed {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, ChangeUser, Command};
-use wire::mysql::execute::Execute;
+use wire::mysql::execute::{BulkExecute, Execute};
 use wire::mysql::response::Expect;
 use wire::mysql::scramble::native;
 
@@ -20,8 +20,9 @@ use super::auth_query;
 use super::channel::{Channel, Incoming, Lost, Message};
 use super::classify::{Analysis, Explains, Kill, Killing, Pin, dialect};
 use super::kill::kill_thread;
-use super::login::{LoggedIn, application, authenticate, write_own_ok};
+use super::login::{LoggedIn, application, write_own_ok};
 use super::pins::Kept;
+use super::proof::authenticate;
 use super::readings::{self, Wide};
 use super::reject::Refusal;
 use super::results::Results;
@@ -32,10 +33,10 @@ use super::users::Credential;
 use crate::gate::Client;
 use crate::logins::{Caller, Cause};
 use crate::permit::Permit;
+use crate::principal;
 use crate::shutdown::{Ending, Phase};
 use crate::stats::{Counters, Stats};
 use crate::stream::Peer;
-use crate::user::Face;
 
 /// Room for what a command has before its data.
 const DROPPED: usize = 16;
@@ -90,7 +91,7 @@ pub(super) struct Session {
     pub(super) address: Option<IpAddr>,
     /// What the application calls itself.
     pub(super) application: Vec<u8>,
-    pub(super) face: Face,
+    pub(super) principal: principal::Current,
     pub(super) credential: Credential,
     pub(super) carried: Carried,
     pub(super) at: Point,
@@ -137,7 +138,7 @@ impl Session {
             scramble: logged_in.scramble,
             key: logged_in.key,
             application: logged_in.application,
-            face: Face::default(),
+            principal: principal::Current::default(),
             credential: logged_in.credential,
             carried,
             at: Point { session: u64::from(place.id) | shared.next_epoch(), version: 1, commands: 0 },
@@ -256,8 +257,11 @@ impl Session {
                 self.statements.refuse_long(statement);
                 return Flow::Continue;
             }
-            Ok(Command::Execute(execute)) => {
-                let statement = self.statements.meant(execute.statement);
+            Ok(
+                Command::Execute(Execute { statement, .. })
+                | Command::BulkExecute(BulkExecute { statement, .. }),
+            ) => {
+                let statement = self.statements.meant(statement);
                 self.statements.forget_long(statement);
             }
             _ => {}
@@ -292,10 +296,13 @@ impl Session {
             }
             Command::Execute(mut execute) => {
                 execute.statement = self.statements.meant(execute.statement);
-                let flow = self.execute_statement(execute, due).await;
-                // An execution takes the long data, even if it is refused.
-                self.statements.forget_long(execute.statement);
-                flow
+                let checked = self.statements.check(&execute);
+                self.execute_statement((execute.statement, checked), Command::Execute(execute), due).await
+            }
+            Command::BulkExecute(mut bulk) if self.capabilities.contains(Capabilities::BULK_OPERATIONS) => {
+                bulk.statement = self.statements.meant(bulk.statement);
+                let checked = self.statements.check_bulk(&bulk);
+                self.execute_statement((bulk.statement, checked), Command::BulkExecute(bulk), due).await
             }
             Command::SendLongData { statement, parameter, data } => {
                 let statement = self.statements.meant(statement);
@@ -371,22 +378,35 @@ impl Session {
         self.execute(analysis, what, due).await
     }
 
-    async fn execute_statement(&mut self, execute: Execute<'_>, due: Sequence) -> Result<Flow, Lost> {
-        if let Err(refusal) = self.statements.check(&execute) {
-            return Ok(self.refuse(&refusal, due));
-        }
-        let Some(statement) = self.statements.get(execute.statement) else {
-            return Ok(self.refuse(&Refusal::unknown_statement(execute.statement), due));
+    /// Executes a prepared statement that can be sent, or tells why not.
+    async fn execute_statement(
+        &mut self,
+        (id, checked): (u32, Result<(), Refusal>),
+        command: Command<'_>,
+        due: Sequence,
+    ) -> Result<Flow, Lost> {
+        let analysis = match checked {
+            Ok(()) => self.statements.get(id).map(|statement| Arc::clone(&statement.analysis)),
+            Err(refusal) => {
+                self.statements.forget_long(id);
+                return Ok(self.refuse(&refusal, due));
+            }
         };
-        if let Killing::One(kill) = statement.analysis.kills {
-            return self.kill(kill, due).await;
-        }
-        let mut analysis = Arc::clone(&statement.analysis);
-        if execute.asks_for_cursor() {
-            Arc::make_mut(&mut analysis).pin = Some(Pin::Cursor);
-        }
-        let what = What::Statement(execute.statement, Command::Execute(execute));
-        self.execute(&analysis, what, due).await
+        let Some(mut analysis) = analysis else {
+            return Ok(self.refuse(&Refusal::unknown_statement(id), due));
+        };
+        let flow = match (analysis.kills, command) {
+            (Killing::One(kill), _) => self.kill(kill, due).await,
+            (_, command) => {
+                if matches!(command, Command::Execute(execute) if execute.asks_for_cursor()) {
+                    Arc::make_mut(&mut analysis).pin = Some(Pin::Cursor);
+                }
+                self.execute(&analysis, What::Statement(id, command), due).await
+            }
+        };
+        // An execution takes the long data, even if it is refused.
+        self.statements.forget_long(id);
+        flow
     }
 
     pub(super) fn own_ok(&mut self, due: Sequence) -> Flow {
@@ -453,8 +473,8 @@ impl Session {
         let users = &settings.users;
         // As a server takes it, a proof is for the scramble of the login. Without one the client is asked.
         let plugin = change.plugin.unwrap_or(native::NAME.as_bytes());
-        let is_proved = !change.proof.is_empty() && plugin == native::NAME.as_bytes();
-        let asked = (if is_proved { plugin } else { &b"another"[..] }, change.proof);
+        let is_proved = plugin == native::NAME.as_bytes();
+        let asked = (plugin, if is_proved { change.proof } else { &[] });
         let secret = match auth_query::secret(&self.shared, &settings, change.user).await {
             Ok(secret) => secret,
             Err((refusal, why)) => {
@@ -464,7 +484,8 @@ impl Session {
                 return Ok(Flow::Close);
             }
         };
-        let known = (secret.as_deref(), users.asks_again());
+        let shown = users.or_made_up(secret.as_ref(), (change.user, self.shared.plugin()));
+        let known = (&*self.shared, &shown);
         let (limit, scramble) = (settings.login_timeout, (&self.scramble[..], due));
         let proved = tokio::select! {
             proved = timeout(limit, authenticate(known, &mut self.client, asked, scramble)) => {

@@ -8,7 +8,9 @@ use wire::mysql::answer::Prepared;
 use wire::mysql::capabilities::Capabilities;
 use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, Command};
-use wire::mysql::execute::{Execute, Parameters, parse_parameters, push_parameters};
+use wire::mysql::execute::{
+    BulkExecute, Execute, Parameters, bulk_with_types, parse_bulk, parse_parameters, push_parameters,
+};
 
 use super::channel::{Lost, MESSAGE_MAX};
 use super::classify::Analysis;
@@ -174,6 +176,18 @@ impl Statements {
         known.long.parts().map(drop)
     }
 
+    /// Whether a bulk execution can be sent; its types are kept as those of an execution are.
+    pub(super) fn check_bulk(&mut self, bulk: &BulkExecute<'_>) -> Result<(), Refusal> {
+        let id = bulk.statement;
+        let known = self.by_id.get_mut(&id).ok_or_else(|| Refusal::unknown_statement(id))?;
+        let (types, _) =
+            parse_bulk(bulk, known.parameters).map_err(|error| Refusal::malformed(&error.to_string()))?;
+        if let Some(types) = types {
+            known.types = Some(types.to_vec());
+        }
+        known.long.parts().map(drop)
+    }
+
     /// Closes on the server what the session has closed meanwhile.
     pub(super) fn close_closed(&self, server: &mut Server) {
         let closed: Vec<u32> =
@@ -206,14 +220,8 @@ impl Statements {
             Ok(parts) => parts,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        put_long(parts, statement, server).await?;
         let mut head = BytesMut::new();
-        for (parameter, data) in parts {
-            head.clear();
-            let long = Command::SendLongData { statement, parameter: *parameter, data: &[] };
-            command::put(&mut head, &long, server.capabilities);
-            server.channel.put_command(&[&head, data]).await?;
-        }
-        head.clear();
         let of_execute = Command::Execute(Execute { statement, rest: &[], ..*execute });
         command::put(&mut head, &of_execute, server.capabilities);
         let rest = parameters.map_or(execute.rest, |parameters| {
@@ -223,6 +231,47 @@ impl Statements {
         });
         Ok(Ok(server.channel.put_command(&[&head, rest]).await?))
     }
+
+    /// Writes a bulk execution, as [`Statements::put_execute`] does an execution. The types are always sent:
+    /// the connection may have others, or none.
+    pub(super) async fn put_bulk(
+        &self,
+        bulk: &BulkExecute<'_>,
+        statement: u32,
+        server: &mut Server,
+    ) -> Result<Result<Sequence, Refusal>, Lost> {
+        let Some(known) = self.by_id.get(&bulk.statement) else {
+            return Ok(Err(Refusal::unknown_statement(bulk.statement)));
+        };
+        let (types, rows) = match parse_bulk(bulk, known.parameters) {
+            Ok((types, rows)) => (types.or(known.types.as_deref()), rows),
+            Err(error) => return Ok(Err(Refusal::malformed(&error.to_string()))),
+        };
+        let parts = match known.long.parts() {
+            Ok(parts) => parts,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        put_long(parts, statement, server).await?;
+        let mut head = BytesMut::new();
+        let of_bulk = match types {
+            Some(types) => bulk_with_types(bulk, statement, types),
+            None => BulkExecute { statement, rest: &[], ..*bulk },
+        };
+        command::put(&mut head, &Command::BulkExecute(of_bulk), server.capabilities);
+        Ok(Ok(server.channel.put_command(&[&head, rows]).await?))
+    }
+}
+
+/// Writes the long data of a statement that a connection knows by this id.
+async fn put_long(parts: &[(u16, Vec<u8>)], statement: u32, server: &mut Server) -> Result<(), Lost> {
+    let mut head = BytesMut::new();
+    for (parameter, data) in parts {
+        head.clear();
+        let long = Command::SendLongData { statement, parameter: *parameter, data: &[] };
+        command::put(&mut head, &long, server.capabilities);
+        server.channel.put_command(&[&head, data]).await?;
+    }
+    Ok(())
 }
 
 /// What a part of a value takes, in bytes: an empty part takes some, too.

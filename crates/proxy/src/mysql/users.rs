@@ -3,18 +3,23 @@
 //!
 //! ```text
 //! "ann" "*6BB4837EB74329105EE4568DDA7DC67ED2CA2AD9"
+//! "cid" "$A$005$…"
 //! "bob" "a password"
 //! "guest" ""
 //! ```
 //!
 //! The first form is what a server keeps for `mysql_native_password`. The key for the server then comes out
-//! of the client's own proof. With a password the gate can log in by every plug-in that it knows. The last
-//! form is a user without a password, on the server as here.
+//! of the client's own proof. The second form is what a server keeps for `caching_sha2_password`: the client
+//! sends its password itself, once. With a password the gate can log in by every plug-in that it knows. The
+//! last form is a user without a password, on the server as here.
 
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use wire::mysql::salted::Salted;
 use wire::mysql::scramble::{caching_sha2, native};
 use zeroize::Zeroizing;
 
@@ -25,9 +30,21 @@ use crate::users_file::{self, UsersError};
 pub struct Users {
     by_name: HashMap<String, Arc<Secret>>,
     pub(super) query: Option<Query>,
-    /// Some user's secret may be that of `mysql_native_password`.
-    has_native: bool,
+    /// What the file has.
+    kinds: Vec<Kind>,
 }
+
+/// A kind of secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Native,
+    Salted,
+    /// A password, or none.
+    Password,
+}
+
+/// Chooses what users are asked for who don't exist, by their names.
+static CHOICE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// Where secrets come from that aren't in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +63,8 @@ pub enum LoadError {
     File(#[from] UsersError),
     /// The gate can't log in with what is stored.
     #[error(
-        "users_file: {file}: the secret of auth_user {user:?} is that of mysql_native_password, which verifies others but \
-         can't log in to the server; write its password, or an empty secret if it has none"
+        "users_file: {file}: the secret of auth_user {user:?} is a hash, which verifies others but can't log in to \
+         the server; write its password, or an empty secret if it has none"
     )]
     AuthUser {
         /// The file.
@@ -61,6 +78,8 @@ pub enum LoadError {
 pub(super) enum Secret {
     /// What `mysql_native_password` keeps.
     Native([u8; 20]),
+    /// What `caching_sha2_password` keeps.
+    Salted(Salted),
     /// The password.
     Password(Zeroizing<Vec<u8>>),
     /// The user has no password.
@@ -93,13 +112,14 @@ impl Users {
         let by_name = users_file::load(path, secret)?.into_iter();
         let by_name: HashMap<_, _> =
             by_name.map(|(name, secret)| (name, Arc::new(secret.unwrap_or(Secret::Nothing)))).collect();
-        let is_native = |secret: &Arc<Secret>| matches!(**secret, Secret::Native(_));
+        let is_hash = |secret: &Arc<Secret>| secret.kind() != Kind::Password;
         let user = query.as_ref().map(|query| &query.user);
-        if let Some(user) = user.filter(|user| by_name.get(*user).is_some_and(is_native)) {
+        if let Some(user) = user.filter(|user| by_name.get(*user).is_some_and(is_hash)) {
             return Err(LoadError::AuthUser { file: path.to_owned(), user: user.clone() });
         }
-        let has_native = query.is_some() || by_name.values().any(is_native);
-        Ok(Self { by_name, query, has_native })
+        let has = |kind: &Kind| by_name.values().any(|secret| secret.kind() == *kind);
+        let kinds = [Kind::Native, Kind::Salted, Kind::Password].into_iter().filter(has).collect();
+        Ok(Self { by_name, query, kinds })
     }
 
     pub(super) fn get(&self, name: &[u8]) -> Option<&Arc<Secret>> {
@@ -111,26 +131,63 @@ impl Users {
         match (secret, &self.query) {
             (None, None) => "the users file doesn't have this user",
             (None, Some(_)) => {
-                "neither the users file nor auth_query has this user with a secret of mysql_native_password"
+                "neither the users file nor auth_query has this user with a secret of mysql_native_password or \
+                 caching_sha2_password"
             }
             (Some(Secret::Nothing), _) => "a password was given, and this user has none",
-            (Some(Secret::Native(_) | Secret::Password(_)), _) => {
+            (Some(Secret::Native(_) | Secret::Salted(_) | Secret::Password(_)), _) => {
                 "the password isn't that of the users file or auth_query"
             }
         }
     }
 
-    /// Whether a client whose proof by `caching_sha2_password` fails is asked for another: for any user or
-    /// for none, so that nobody learns which users there are.
-    pub(super) fn asks_again(&self) -> bool {
-        self.has_native
+    /// What is known of a user's password, or something made up of the same kind as other users have: nobody
+    /// learns by logging in which users there are. `plugin` is the one that clients are greeted with.
+    pub(super) fn or_made_up(
+        &self,
+        secret: Option<&Arc<Secret>>,
+        (name, plugin): (&[u8], &str),
+    ) -> Arc<Secret> {
+        secret.map_or_else(|| Arc::new(self.kind_of_nobody(name, plugin).made_up()), Arc::clone)
+    }
+
+    fn kind_of_nobody(&self, name: &[u8], plugin: &str) -> Kind {
+        let kinds = match (&self.query, plugin) {
+            (None, _) => &self.kinds[..],
+            (Some(_), caching_sha2::NAME) => &[Kind::Salted],
+            (Some(_), _) => &[Kind::Native],
+        };
+        let choice = CHOICE.hash_one(name) as usize;
+        kinds.get(choice % kinds.len().max(1)).copied().unwrap_or(Kind::Password)
+    }
+}
+
+impl Kind {
+    /// A secret that nobody knows.
+    fn made_up(self) -> Secret {
+        match self {
+            Self::Native => Secret::Native(rand::random()),
+            Self::Salted => Secret::Salted(Salted::of_nobody(std::array::from_fn(|_| rand::random()))),
+            Self::Password => Secret::Password(Zeroizing::new(rand::random::<[u8; 32]>().to_vec())),
+        }
     }
 }
 
 impl Secret {
     /// What a server keeps of a user; `None` if it proves nothing.
     pub(super) fn kept_by_server(text: &str) -> Option<Self> {
-        if text.is_empty() { Some(Self::Nothing) } else { native::parse_kept(text).map(Self::Native) }
+        match text {
+            "" => Some(Self::Nothing),
+            _ => native::parse_kept(text).map(Self::Native).or_else(|| Salted::parse(text).map(Self::Salted)),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Native(_) => Kind::Native,
+            Self::Salted(_) => Kind::Salted,
+            Self::Password(_) | Self::Nothing => Kind::Password,
+        }
     }
 
     /// Whether there is anything to prove.
@@ -143,7 +200,7 @@ impl Secret {
         match self {
             Self::Password(password) => Some(Credential::Password(password.clone())),
             Self::Nothing => Some(Credential::Nothing),
-            Self::Native(_) => None,
+            Self::Native(_) | Self::Salted(_) => None,
         }
     }
 
@@ -156,6 +213,7 @@ impl Secret {
                 native::check(&kept, scramble, proof).map(|_| Credential::Password(password.clone()))
             }
             Self::Nothing => is_nothing(proof).then_some(Credential::Nothing),
+            Self::Salted(_) => None,
         }
     }
 
@@ -164,7 +222,7 @@ impl Secret {
         let password = match self {
             Self::Password(password) => password,
             Self::Nothing => return is_nothing(proof).then_some(Credential::Nothing),
-            Self::Native(_) => return None,
+            Self::Native(_) | Self::Salted(_) => return None,
         };
         let kept = caching_sha2::kept(&caching_sha2::key(password));
         let key = caching_sha2::check(&kept, scramble, proof);
@@ -181,9 +239,14 @@ fn secret(text: &str) -> Result<Secret, (String, String)> {
     if let Some(kept) = native::parse_kept(text) {
         return Ok(Secret::Native(kept));
     }
-    if text.starts_with("$A$005$") {
-        let why = "has a secret of caching_sha2_password, from which no login can be made".to_owned();
-        return Err((why, "write the user's password in its place, or use mysql_native_password".to_owned()));
+    if let Some(salted) = Salted::parse(text) {
+        return Ok(Secret::Salted(salted));
+    }
+    if text.starts_with("$A$") {
+        let why = "has a part of a secret of caching_sha2_password, whose salt may have lost a character";
+        let hint = "write it in hexadecimal digits, as SHOW CREATE USER tells it with \
+                    print_identified_with_as_hex = ON";
+        return Err((why.to_owned(), hint.to_owned()));
     }
     Ok(Secret::Password(Zeroizing::new(text.as_bytes().to_vec())))
 }
@@ -233,9 +296,28 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_proves_nothing_is_refused_and_not_quoted() {
+    fn a_secret_that_has_lost_a_part_is_refused_and_not_quoted() {
         let (why, hint) = secret("$A$005$hush").unwrap_err();
-        assert!(why.contains("caching_sha2_password") && hint.contains("password"));
+        assert!(why.contains("caching_sha2_password") && hint.contains("hexadecimal"));
         assert!(!why.contains("hush"));
+        let salted = Salted::new(b"secret", 5, [7; 20]).to_hexadecimal();
+        assert!(matches!(secret(&salted), Ok(Secret::Salted(_))));
+    }
+
+    #[test]
+    fn an_unknown_user_is_asked_like_some_user_of_the_file_and_always_the_same() {
+        let of = |kinds: &[Kind]| Users { kinds: kinds.to_vec(), ..Users::default() };
+        let users = of(&[Kind::Native, Kind::Salted, Kind::Password]);
+        let kind = |users: &Users, at: u32| users.kind_of_nobody(&at.to_le_bytes(), native::NAME);
+        let kinds = (0..100).map(|at| kind(&users, at));
+        assert!(
+            [Kind::Native, Kind::Salted, Kind::Password].iter().all(|it| kinds.clone().any(|k| k == *it))
+        );
+        assert!((0..100).all(|at| kind(&users, at) == kind(&users, at)));
+        assert!((0..100).all(|at| kind(&of(&[Kind::Salted]), at) == Kind::Salted));
+        assert_eq!(kind(&of(&[]), 1), Kind::Password);
+        let asks = Users { query: Some(Query { user: String::new(), sql: None }), ..of(&[Kind::Password]) };
+        assert_eq!(asks.kind_of_nobody(b"x", caching_sha2::NAME), Kind::Salted);
+        assert_eq!(kind(&asks, 1), Kind::Native);
     }
 }

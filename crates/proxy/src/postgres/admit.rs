@@ -120,10 +120,10 @@ impl Session {
         };
         let session = Some(self.place.card.id);
         let application = self.state.settings.reported.get("application_name").unwrap_or("");
-        let names = (self.place.card.identity.user.as_bytes(), application.as_bytes());
-        let asker = Some(self.face.number(names, |asker| driver.asker(asker)));
-        let origin = Origin { trace: analysis.trace, session, turn: session, asker };
-        match driver.arrive(request, origin, || self.state.type_name(analysis, explicit)) {
+        let user = self.place.card.identity.user.as_bytes();
+        let principal = Arc::clone(self.principal.named(user, application.as_bytes()));
+        let origin = Origin { trace: analysis.trace, session, turn: session };
+        match driver.arrive(request, origin, Some(&principal), || self.state.type_name(analysis, explicit)) {
             Arrival::Dispatched(permit) => self.state.permit = Some(permit),
             Arrival::Rejected(refused, number) => {
                 let refusal = self.rejected(refused, Duration::ZERO).named(driver.name(), number);

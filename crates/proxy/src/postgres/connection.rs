@@ -44,10 +44,10 @@ use super::transaction::{Control, Left, Transaction};
 use super::weight::Weight;
 use super::{LoggedIn, OnDisconnect, Places, Shared, cancel};
 use crate::gate::Client;
+use crate::principal;
 use crate::shutdown::Ending;
 use crate::stats::Counters;
 use crate::upstream::pool::Lease;
-use crate::user::Face;
 
 /// How long a server connection may take for a round trip of ours (settings, ROLLBACK, DISCARD ALL).
 pub(super) const ROUND_TRIP_LIMIT: Duration = Duration::from_secs(5);
@@ -103,7 +103,7 @@ pub(super) struct Session {
     pub(super) at_gate: Client,
     /// On the roster: what others see of the session.
     pub(super) place: Place,
-    pub(super) face: Face,
+    pub(super) principal: principal::Current,
     /// Of its database.
     pub(super) counters: Arc<Counters>,
     /// How much of the processor the present statement needs.
@@ -159,7 +159,7 @@ impl Session {
             ending,
             at_gate,
             place,
-            face: Face::default(),
+            principal: principal::Current::default(),
             counters,
             weight: Weight::Ordinary,
             opened: None,

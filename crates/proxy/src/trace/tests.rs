@@ -247,14 +247,15 @@ fn recorded(path: &std::path::Path, bytes_max: u64, full: Full, requests: u64) {
     for number in 0..requests {
         let name = |key| TypeName::new(RequestType(key), format!("type {key}").into());
         let kind = number % 2;
-        let Arrival::Dispatched(permit) = driver.arrive(request(kind), Origin::default(), || name(kind))
+        let Arrival::Dispatched(permit) =
+            driver.arrive(request(kind), Origin::default(), None, || name(kind))
         else {
             panic!("it waits")
         };
         if number == 0 {
             // There is room for one, and for none that waits.
             assert!(matches!(
-                driver.arrive(request(2), Origin::default(), || name(2)),
+                driver.arrive(request(2), Origin::default(), None, || name(2)),
                 Arrival::Rejected(Refused { reason: Reason::QueueFull, .. }, _)
             ));
         }

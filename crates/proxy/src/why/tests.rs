@@ -58,7 +58,7 @@ impl Stage {
             deadline: None,
         };
         let ticket = self.gate.arrive(self.now, request);
-        let origin = Origin { trace: NonZeroU128::new(trace), session: Some(7), turn: None, asker: None };
+        let origin = Origin { trace: NonZeroU128::new(trace), session: Some(7), turn: None };
         let obstacle = self.gate.obstacle(ticket);
         self.why.arrived(self.now, ticket, (&request, origin), obstacle);
         self.drain();

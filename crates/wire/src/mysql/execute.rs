@@ -128,6 +128,28 @@ fn parameters<'a>(
     Ok(Some(Parameters { count, nulls, types, values: reader.take_rest() }))
 }
 
+/// The types of a bulk execution of a statement with `count` parameters, if they come, and its rows.
+///
+/// # Errors
+/// If the message ends before the rows.
+pub fn parse_bulk<'a>(
+    bulk: &BulkExecute<'a>,
+    count: u16,
+) -> Result<(Option<&'a [u8]>, &'a [u8]), ProtocolError> {
+    let mut reader = Reader::new("a bulk execution", bulk.rest);
+    if !bulk.sends_types() {
+        return Ok((None, bulk.rest));
+    }
+    let types = reader.bytes(2 * usize::from(count), "types").map_err(ProtocolError::Client)?;
+    Ok((Some(types), reader.take_rest()))
+}
+
+/// A bulk execution of another statement that sends types, without its rows.
+#[must_use]
+pub fn bulk_with_types<'a>(bulk: &BulkExecute<'_>, statement: u32, types: &'a [u8]) -> BulkExecute<'a> {
+    BulkExecute { statement, flags: bulk.flags | BULK_SENDS_TYPES, rest: types }
+}
+
 /// Appends parameters, as [`Execute::rest`] has them.
 pub fn push_parameters(rest: &mut BytesMut, parameters: &Parameters<'_>, capabilities: Capabilities) {
     if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {

@@ -174,8 +174,10 @@ pub struct Follower {
     capabilities: Capabilities,
     state: State,
     due: Sequence,
-    /// The message of the last packet goes on.
+    /// The message of the server's last packet goes on.
     continued: bool,
+    /// The message of the client's last packet goes on.
+    client_continued: bool,
 }
 
 impl Follower {
@@ -195,7 +197,7 @@ impl Follower {
             Expect::Rows => State::Rows { cursor: false },
             Expect::Login => State::Login,
         };
-        Self { capabilities, state, due, continued: false }
+        Self { capabilities, state, due, continued: false, client_continued: false }
     }
 
     /// Whose packet comes next.
@@ -228,8 +230,12 @@ impl Follower {
     /// # Errors
     /// If it isn't the client's turn, or the packet is out of order.
     pub fn client(&mut self, packet: Packet) -> Result<(), ProtocolError> {
-        let within = std::mem::replace(&mut self.continued, packet.continues());
+        let within = self.client_continued;
         let next = match self.state {
+            state if self.continued => {
+                let fault = Fault::Unexpected { first: packet.sequence.0, state: state.name() };
+                return Err(ProtocolError::Client(fault));
+            }
             // An empty packet that ends a message of many packets is none that ends the file.
             State::File { cursor } if packet.is_empty() && !within => State::First { cursor },
             State::Step if !packet.continues() => State::Login,
@@ -241,8 +247,7 @@ impl Follower {
         };
         self.due = self.due.check(packet).map_err(ProtocolError::Client)?;
         self.state = next;
-        // A client's packets never leave the server in the middle of a message.
-        self.continued &= matches!(next, State::File { .. } | State::Step);
+        self.client_continued = packet.continues();
         Ok(())
     }
 

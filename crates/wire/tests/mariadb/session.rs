@@ -12,7 +12,7 @@ use wire::mysql::codec::{self, Message, Sequence};
 use wire::mysql::command::{self, Command, Query};
 use wire::mysql::handshake::{self, Greeting, Response};
 use wire::mysql::response::{Expect, Follower, PEEK, Part, Turn};
-use wire::mysql::scramble::{ed25519, native};
+use wire::mysql::scramble::{caching_sha2, ed25519, native};
 
 /// What every client of these tests agrees on.
 pub(crate) const BASE: Capabilities = Capabilities(
@@ -126,6 +126,8 @@ pub(crate) struct Session {
     pub(crate) proof: Vec<u8>,
     pub(crate) connection: u32,
     pub(crate) switched: bool,
+    /// The server has asked for the password itself.
+    pub(crate) sent_password: bool,
 }
 
 impl Session {
@@ -160,18 +162,19 @@ impl Session {
             proof: Vec::new(),
             connection: 0,
             switched: false,
+            sent_password: false,
         };
         let (first, due) = session.message(handshake::MAX_HANDSHAKE)?;
         let greeting = match handshake::parse_greeting(&first).unwrap() {
             Greeting::Handshake(greeting) => greeting,
             Greeting::Refused(error) => return Ok(Err(Told::of(&error))),
         };
-        assert_eq!(greeting.plugin, native::NAME.as_bytes());
+        let plugin = std::str::from_utf8(greeting.plugin).unwrap().to_owned();
         session.connection = greeting.connection;
         session.capabilities = wanted & greeting.capabilities;
         assert_eq!(session.capabilities, wanted, "the server can do all of it");
         session.scramble = greeting.scramble.clone();
-        session.proof = prove(native::NAME, secret, &greeting.scramble);
+        session.proof = prove(&plugin, secret, &greeting.scramble);
         let mut attributes = BytesMut::new();
         handshake::push_attribute(&mut attributes, b"program_name", b"wire");
         let mut out = BytesMut::new();
@@ -182,7 +185,7 @@ impl Session {
             user: user.as_bytes(),
             proof: &session.proof,
             database: Some(b"witness"),
-            plugin: native::NAME.as_bytes(),
+            plugin: plugin.as_bytes(),
             attributes: Some(&attributes),
             zstd_level: None,
         };
@@ -206,7 +209,15 @@ impl Session {
                     codec::write(&mut out, due, &self.proof);
                     self.stream.write_all(&out)?;
                 }
-                Step::More(data) => panic!("{data:?}"),
+                Step::More([caching_sha2::FAST]) => {}
+                Step::More(data) => {
+                    assert_eq!(data, [caching_sha2::FULL]);
+                    let Secret::Password(password) = secret else { panic!("only a password can be sent") };
+                    self.sent_password = true;
+                    let mut out = BytesMut::new();
+                    codec::write(&mut out, due, &caching_sha2::in_clear(password.as_bytes()));
+                    self.stream.write_all(&out)?;
+                }
             }
         }
     }
@@ -337,7 +348,10 @@ impl Session {
 
 fn prove(plugin: &str, secret: Secret<'_>, scramble: &[u8]) -> Vec<u8> {
     match (plugin, secret) {
-        (native::NAME | ed25519::NAME, Secret::Password("")) => Vec::new(),
+        (_, Secret::Password("")) => Vec::new(),
+        (caching_sha2::NAME, Secret::Password(password)) => {
+            caching_sha2::prove(&caching_sha2::key(password.as_bytes()), scramble).to_vec()
+        }
         (native::NAME, Secret::Password(password)) => {
             native::prove(&native::key(password.as_bytes()), scramble).to_vec()
         }

@@ -104,6 +104,19 @@ fn what_a_login_asks_of_the_client_is_the_clients_turn() {
 }
 
 #[test]
+fn a_file_is_the_clients_turn_also_in_the_middle_of_a_long_message() {
+    let mut follower = Follower::new(Expect::Results, Capabilities::default(), Sequence(1));
+    let asked = Packet { sequence: Sequence(1), payload_len: 4 };
+    assert_eq!(follower.server(asked, b"\xfbany").unwrap(), Part::File);
+    // An empty packet ends the long message, and only the next one ends the file.
+    for (number, payload_len) in [(2, 9), (3, MAX_PAYLOAD), (4, 0), (5, 0)] {
+        assert_eq!(follower.turn(), Turn::Client, "{number}");
+        follower.client(Packet { sequence: Sequence(number), payload_len }).unwrap();
+    }
+    assert_eq!(follower.turn(), Turn::Server);
+}
+
+#[test]
 fn packets_that_cannot_come_are_refused() {
     let none = Capabilities::default();
     let unexpected = |fault| matches!(fault, Fault::Unexpected { .. });

@@ -1,5 +1,6 @@
 //! Proofs of passwords, against values that Python's hashlib and RFC 8032's reference code have computed.
 
+use wire::mysql::salted::Salted;
 use wire::mysql::scramble::{caching_sha2, ed25519, native};
 
 const SCRAMBLE: &[u8; 20] = b"abcdefghijklmnopqrst";
@@ -63,4 +64,33 @@ fn an_ed25519_proof_is_checked_with_what_the_server_keeps() {
     assert!(!ed25519::check(&kept, &[8; 32], &proof));
     assert!(!ed25519::check(&ed25519::kept(b"other"), &scramble, &proof));
     assert!(!ed25519::check(&kept, &scramble, &proof[..63]));
+}
+
+/// The example that hashcat publishes for what MySQL 8 keeps (mode 7401); its password is "hashcat".
+const KEPT_BY_MYSQL: &str = "0x2441243030 3524 F9CC98CE08892924F50A213B6BC571A2C11778C5 \
+    625479393559393965414D45316477456B484F41316E64484742577A2E3162785353526B7554584647562F";
+
+#[test]
+fn a_salted_hash_of_mysql_checks_its_password() {
+    let text = KEPT_BY_MYSQL.replace(' ', "");
+    let kept = Salted::parse(&text).unwrap();
+    assert!(kept.is_of(b"hashcat"));
+    assert!(!kept.is_of(b"hashcaT") && !kept.is_of(b"") && !kept.is_of(&[b'a'; 257]));
+    assert_eq!(kept.to_hexadecimal(), text);
+}
+
+#[test]
+fn a_salted_hash_is_read_as_tables_show_it_and_only_whole() {
+    let made = Salted::new(b"secret", 5, *b"abcdefghijklmnopqrst");
+    let hexadecimal = made.to_hexadecimal();
+    let bytes = (2..hexadecimal.len()).step_by(2);
+    let text: String =
+        bytes.map(|at| char::from(u8::from_str_radix(&hexadecimal[at..at + 2], 16).unwrap())).collect();
+    assert!(text.starts_with("$A$005$abcdefghijklmnopqrst"), "{text}");
+    assert_eq!(Salted::parse(&text), Some(made));
+    for wrong in [&text[1..], &text[..69], &text.replace("$A$005$", "$A$000$"), &text.replace("$A$", "$5$")] {
+        assert_eq!(Salted::parse(wrong), None, "{wrong}");
+    }
+    assert_eq!(Salted::parse(&format!("{}/", hexadecimal.trim_end_matches('0'))), None);
+    assert_eq!(format!("{:?}", Salted::parse(&text).unwrap()), "Salted(…)");
 }

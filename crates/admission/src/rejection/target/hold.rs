@@ -103,6 +103,14 @@ struct Held {
     strain: f64,
 }
 
+impl Held {
+    /// A request that adds less than this to the response times of all isn't refused. It falls to nothing at
+    /// the largest debt: estimates may be wrong, and then only refusing pays the debt back.
+    fn spared(&self) -> f64 {
+        self.target * (1.0 - self.strain.max(0.0) / libm::log(TRIM_DOWN))
+    }
+}
+
 /// What the model has said, and of what.
 #[derive(Clone, Copy, Debug, Default)]
 struct Answer {
@@ -232,7 +240,8 @@ impl Hold {
             self.debt = self.debt.max(0.0);
         }
         let is_of_all = self.scope == Scope::All && self.p95.is_none();
-        let lowers = is_of_all && self.mean.is_some_and(|mean| it.has_place || it.adds < mean);
+        let [mean, _] = self.held(self.drain.rate(now));
+        let lowers = is_of_all && mean.is_some_and(|held| it.has_place || it.adds < held.spared());
         let admits = lowers || f64::from(present) + dither < self.bound(now).max(1.0);
         if !admits {
             self.refused = Some(now);

@@ -43,14 +43,14 @@ pub(super) fn verdict(gate: &Gate, phase: &str) -> Verdict {
         let text = format!("{what} until somebody resumes. {} now.", waits(queued));
         return told(Level::Warn, "Paused", text);
     }
+    if status.stalled {
+        let text = format!("Nothing has ended for long, and {}.", waits(queued));
+        return told(Level::Bad, "The service has stopped answering", text);
+    }
     if status.passes_everything {
         let text =
             "An operator has set bounds, order and targets aside, until `gatekeeper enforce`.".to_owned();
         return told(Level::Warn, "Emergency: everything passes", text);
-    }
-    if status.stalled {
-        let text = format!("Nothing has ended for long, and {}.", waits(queued));
-        return told(Level::Bad, "The service has stopped answering", text);
     }
     busy(gate, !down.is_empty())
 }

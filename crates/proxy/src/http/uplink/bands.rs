@@ -50,15 +50,15 @@ impl KernelBands {
         )
     }
 
+    /// Bounds what a socket holds unsent. Where the kernel knows no bound, more bytes overtake than should.
+    pub(super) fn prepare(socket: &TcpStream) {
+        let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_MAX);
+    }
+
     /// Moves a socket to the band of the bytes that it gets next: streams of HTTP/2 share it.
-    pub(super) fn follow(self, socket: &TcpStream, is_first: bool, band: u64) {
-        let socket = SockRef::from(socket);
-        if is_first {
-            // Where the kernel knows no bound, more bytes overtake than should.
-            let _ = socket.set_tcp_notsent_lowat(UNSENT_MAX);
-        }
+    pub(super) fn follow(self, socket: &TcpStream, band: u64) {
         let at = usize::try_from(band).map_or(4, |band| band.min(4));
         // `examine` has shown that it may; a socket that is gone needs no band.
-        let _ = socket.set_priority(self.priorities()[at]);
+        let _ = SockRef::from(socket).set_priority(self.priorities()[at]);
     }
 }

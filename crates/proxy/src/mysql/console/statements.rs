@@ -13,6 +13,8 @@ const TEXT_BYTES_MAX: usize = 4096;
 pub(super) struct Statements {
     texts: HashMap<u32, String>,
     last: u32,
+    /// The statement of the last PREPARE; `None`: it failed, or the statement is closed.
+    latest: Option<u32>,
 }
 
 impl Statements {
@@ -29,22 +31,36 @@ impl Statements {
             self.last = self.last.wrapping_add(1);
         }
         self.texts.insert(self.last, text.to_owned());
+        self.latest = Some(self.last);
         Ok(self.last)
+    }
+
+    /// A PREPARE begins: until it has succeeded no statement is the latest.
+    pub(super) fn forget_latest(&mut self) {
+        self.latest = None;
+    }
+
+    /// The id that a client means. A client of MariaDB that hasn't read the id yet sends [`u32::MAX`].
+    fn meant(&self, id: u32) -> u32 {
+        if id == u32::MAX { self.latest.unwrap_or(id) } else { id }
     }
 
     /// The text with this id.
     pub(super) fn text(&self, id: u32) -> Option<&String> {
-        self.texts.get(&id)
+        self.texts.get(&self.meant(id))
     }
 
     /// Forgets the text with this id.
     pub(super) fn close(&mut self, id: u32) {
+        let id = self.meant(id);
         self.texts.remove(&id);
+        self.latest = self.latest.filter(|latest| *latest != id);
     }
 
     /// Forgets all.
     pub(super) fn clear(&mut self) {
         self.texts.clear();
+        self.latest = None;
     }
 }
 
@@ -59,7 +75,10 @@ mod tests {
         assert!(statements.keep("SHOW POOLS").is_err());
         statements.close(ids[5]);
         let next = statements.keep("SHOW LISTS").unwrap();
+        assert_eq!(statements.text(u32::MAX), statements.text(next));
         assert!(!ids.contains(&next) && statements.text(next).is_some_and(|text| text == "SHOW LISTS"));
+        statements.forget_latest();
+        assert_eq!(statements.text(u32::MAX), None);
         statements.clear();
         assert_eq!(statements.text(next), None);
         assert!(statements.keep(&"x".repeat(TEXT_BYTES_MAX + 1)).is_err());

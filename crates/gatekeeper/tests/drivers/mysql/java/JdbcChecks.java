@@ -30,6 +30,7 @@ final class JdbcChecks {
         check("a right password is let in, a wrong one is refused", this::login);
         check("values come back as they went, prepared and not", this::values);
         check("batches, and the keys that they made", this::batches);
+        check("a batch as one execution", this::bulk);
         check("several results and a procedure", this::results);
         check("rows are fetched as they come, by streaming and by a cursor", this::streaming);
         check("every isolation level, and read-only sessions", this::isolation);
@@ -105,6 +106,30 @@ final class JdbcChecks {
                 System.out.println(Harness.scalar(connection, "SELECT CONCAT(COUNT(*), ' ', SUM(a), ' ', SUM(id)) FROM batch"));
                 connection.commit();
             }
+        }
+    }
+
+    /** MariaDB's driver sends a bulk execution for each batch, which the server counts as one. Connector/J has none. */
+    private void bulk() throws Exception {
+        boolean hasBulk = "mariadb".equals(driver.scheme());
+        try (Connection connection = driver.connect(hasBulk ? "useBulkStmts=true" : "useServerPrepStmts=true")) {
+            Harness.execute(connection, "CREATE OR REPLACE TABLE bulk (a INT, b VARCHAR(20))");
+            String asked = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'COM_STMT_EXECUTE'";
+            int before = Integer.parseInt(Harness.scalar(connection, asked));
+            for (int round = 0; round < 2; round++) {
+                try (PreparedStatement insert = connection.prepareStatement("INSERT INTO bulk VALUES (?, ?)")) {
+                    for (int row = 0; row < 1000; row++) {
+                        insert.setInt(1, row);
+                        insert.setString(2, row % 3 == 0 ? null : "row " + row);
+                        insert.addBatch();
+                    }
+                    System.out.println(insert.executeBatch()[0]);
+                }
+            }
+            int executed = Integer.parseInt(Harness.scalar(connection, asked)) - before;
+            Harness.require("a batch is one execution: " + executed, !hasBulk || executed > 0 && executed < 20);
+            String told = "SELECT CONCAT(COUNT(*), ' ', SUM(a), ' ', COUNT(b), ' ', COUNT(DISTINCT b)) FROM bulk";
+            System.out.println(Harness.scalar(connection, told));
         }
     }
 

@@ -1,21 +1,27 @@
 // A server that logs clients in as MySQL 8 does, by caching_sha2_password: the fast way with a hash that it keeps
-// of an earlier login, the full way with the password itself, which it takes only over TLS.
+// of an earlier login, the full way with the password itself. It takes that over TLS, or as "rsa" encrypted with its
+// RSA key.
 //
 // The protocol, the proof and the SQL are those of Dolt's server (go-mysql-server, and its fork of Vitess), which
-// was written apart from this project. Two things are added. Vitess leaves the store of hashes to the program, and
+// was written apart from this project. Three things are added. Vitess leaves the store of hashes to the program, and
 // go-mysql-server has none. Neither tells changes of a session, which the gate demands; so the greeting says that
-// they could be told.
+// they could be told. And Vitess has no RSA, which is Go's own here.
 //
-// The program writes its port, then a line for each proof: "fast USER" or "full USER". It ends with its input.
+// Arguments: the user, the password, and "tls" or "rsa". The program writes its port, then a line for each proof:
+// "fast USER" or "full USER". It ends with its input.
 package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha1"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"math/big"
@@ -84,15 +90,24 @@ func (a authentication) DefaultAuthMethodDescription() mysql.AuthMethodDescripti
 	return mysql.CachingSha2Password
 }
 
-// A connection whose first packet, the greeting, says that changes of a session could be told.
+// A connection whose first packet, the greeting, says that changes of a session could be told. Vitess doesn't count
+// the packets of an exchange by RSA, so all numbers behind them are shifted up to the next command.
 type greeting struct {
 	net.Conn
 	isOver bool
+	// What has been read of the present packet's header, and what is left of its payload.
+	header []byte
+	left   int
+	// The number of the packet that was read last.
+	last, shift byte
 }
 
 func (g *greeting) Write(written []byte) (int, error) {
 	// A packet's header is written by itself.
-	if g.isOver || len(written) == 4 {
+	if len(written) == 4 && (!g.isOver || g.shift > 0) {
+		return g.Conn.Write([]byte{written[0], written[1], written[2], written[3] + g.shift})
+	}
+	if g.isOver {
 		return g.Conn.Write(written)
 	}
 	g.isOver = true
@@ -103,6 +118,80 @@ func (g *greeting) Write(written []byte) (int, error) {
 	changed := bytes.Clone(written)
 	changed[upper] |= sessionTrack
 	return g.Conn.Write(changed)
+}
+
+func (g *greeting) Read(into []byte) (int, error) {
+	count, err := g.Conn.Read(into)
+	for at := 0; at < count; {
+		if g.left > 0 {
+			passed := min(g.left, count-at)
+			g.left -= passed
+			at += passed
+			continue
+		}
+		g.header = append(g.header, into[at])
+		if len(g.header) == 4 {
+			g.last = into[at]
+			if g.last == 0 {
+				g.shift = 0
+			}
+			into[at] -= g.shift
+			g.left = int(g.header[0]) | int(g.header[1])<<8 | int(g.header[2])<<16
+			g.header = nil
+		}
+		at++
+	}
+	return count, err
+}
+
+// Says something more within a login.
+func (g *greeting) say(data []byte) error {
+	g.shift++
+	length := len(data) + 1
+	_, err := g.Conn.Write(append([]byte{byte(length), byte(length >> 8), 0, g.last + 1, mysql.AuthMoreDataPacket}, data...))
+	return err
+}
+
+// A method that takes the password without TLS, encrypted.
+type byRSA struct {
+	mysql.AuthMethod
+	of  *account
+	key *rsa.PrivateKey
+}
+
+func (b byRSA) HandleUser(*mysql.Conn, string) bool { return true }
+
+func (b byRSA) HandleAuthPluginData(c *mysql.Conn, user string, ours, theirs []byte, remote net.Addr) (mysql.Getter, error) {
+	salt := ours[:len(ours)-1]
+	getter, state, err := b.of.UserEntryWithCacheHash(nil, salt, user, theirs, remote)
+	connection := c.Conn.(*greeting)
+	if err != nil {
+		return nil, err
+	}
+	if state == mysql.AuthAccepted {
+		must(connection.say([]byte{mysql.CachingSha2FastAuth}))
+		return getter, nil
+	}
+	must(connection.say([]byte{mysql.CachingSha2FullAuth}))
+	asked, err := c.ReadPacket(context.Background())
+	if err != nil || !bytes.Equal(asked, []byte{2}) {
+		return nil, fmt.Errorf("the key wasn't asked for: %v %v", asked, err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(b.key.Public())
+	must(err)
+	must(connection.say(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
+	sent, err := c.ReadPacket(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	password, err := rsa.DecryptOAEP(sha1.New(), nil, b.key, sent, nil)
+	if err != nil || len(password) == 0 {
+		return nil, fmt.Errorf("the password can't be decrypted: %w", err)
+	}
+	for at := range password {
+		password[at] ^= salt[at%len(salt)]
+	}
+	return b.of.UserEntryWithPassword(nil, user, string(password[:len(password)-1]), remote)
 }
 
 type greeter struct{ net.Listener }
@@ -138,18 +227,25 @@ func must(err error) {
 }
 
 func main() {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	must(err)
 	of := &account{user: os.Args[1], password: os.Args[2]}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)
 	provider := memory.NewDBProvider(memory.NewDatabase("witness"))
 	config := server.Config{
-		Listener:  greeter{listener},
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate()}},
+		Listener: greeter{listener},
 		ProtocolListenerFactory: func(given server.Config, config mysql.ListenerConfig, events server.ServerEventListener) (server.ProtocolListener, error) {
 			method := mysql.NewSha2CachingAuthMethod(of, of, of)
+			if os.Args[3] == "rsa" {
+				method = byRSA{method, of, key}
+			}
 			config.AuthServer = authentication{methods: []mysql.AuthMethod{method}}
 			return server.MySQLProtocolListenerFactory(given, config, events)
 		},
+	}
+	if os.Args[3] == "tls" {
+		config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate()}}
 	}
 	sessions := memory.NewSessionBuilder(provider)
 	wrap := func(handler mysql.Handler) (mysql.Handler, error) { return resetter{handler}, nil }

@@ -52,8 +52,7 @@
 //! instead of at random keeps the service busy for nearly all of the time, where random refusal leaves it
 //! idle for E\[X\]/T_ref of it.
 //!
-//! **Parameters** stand in `hold.rs` and `offered.rs`, each with its reason; the operator states the target
-//! alone.
+//! **Parameters** stand in `hold.rs` and `offered.rs`, each with its reason; the operator states a target.
 //!
 //! **When it fails.** A p95 below what an idle service takes refuses everybody but one. What varies for
 //! longer than the credit lasts looks like overload: up to 0.6 % are refused at a load of 0.7. A target of

@@ -2,17 +2,23 @@
 //! the server keeps, and the full way, by the password itself over TLS or encrypted by RSA. The server is
 //! Dolt's (`drivers/mysql/server`). Clients log in at the gate by the same ways.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use bench::postgres::free_port;
+use bytes::BytesMut;
 use tempfile::TempDir;
+use wire::mysql::authentication::{Step, parse_step};
 use wire::mysql::capabilities::Capabilities;
+use wire::mysql::codec::Sequence;
+use wire::mysql::handshake::{Greeting, Response, parse_greeting, write_response};
 use wire::mysql::salted::Salted;
+use wire::mysql::scramble::caching_sha2;
 
 use crate::session::{Secret, Session, Told};
 use crate::support::{self, Gate, tests_directory};
@@ -112,6 +118,36 @@ fn login_unix(directory: &TempDir, user: &str, password: &str) -> Result<Session
     Session::login(&socket(directory), (user, Secret::Password(password)), WANTED)
 }
 
+/// Guesses a password, and leaves when the gate's first answer shows that it is another.
+fn guess_and_leave(directory: &TempDir) {
+    let mut stream = UnixStream::connect(socket(directory)).unwrap();
+    let message = |stream: &mut UnixStream| {
+        let mut head = [0; 4];
+        stream.read_exact(&mut head).unwrap();
+        let mut payload = vec![0; u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize];
+        stream.read_exact(&mut payload).unwrap();
+        payload
+    };
+    let first = message(&mut stream);
+    let Greeting::Handshake(greeting) = parse_greeting(&first).unwrap() else { panic!("it greets") };
+    let response = Response {
+        capabilities: WANTED & greeting.capabilities,
+        max_packet: 1 << 24,
+        collation: 45,
+        user: b"ann",
+        proof: &caching_sha2::prove(&caching_sha2::key(b"guess"), &greeting.scramble),
+        database: Some(b"witness"),
+        plugin: caching_sha2::NAME.as_bytes(),
+        attributes: None,
+        zstd_level: None,
+    };
+    let mut out = BytesMut::new();
+    write_response(&mut out, Sequence(1), &response);
+    stream.write_all(&out).unwrap();
+    let answer = message(&mut stream);
+    assert!(matches!(parse_step(&answer), Ok(Step::More([caching_sha2::FULL]))), "{answer:?}");
+}
+
 /// What mysql2 of Node.js gets by a login over TCP, where it encrypts a password that is asked for: the
 /// answer to a query, or the number of the error.
 fn mysql2(gate: &Gate, user: &str, password: &str) -> String {
@@ -199,6 +235,23 @@ fn a_driver_encrypts_its_password_with_the_gates_key() {
     }
     // Each of them has counted.
     assert_eq!(mysql2(&plain, "ann", "secret"), "1129");
+}
+
+#[test]
+fn a_client_that_leaves_behind_a_wrong_proof_has_failed() {
+    let server = Server::start("rsa");
+    let settings = ["login_failures_max = 3"];
+    let (_gate, directory) = gate_with((&server, &over_unix), &kept(), &settings);
+    // From now on the gate can tell a right proof from a wrong one.
+    login_unix(&directory, "ann", "secret").unwrap();
+    for _ in 0..3 {
+        guess_and_leave(&directory);
+    }
+    let shut_out = || login_unix(&directory, "ann", "secret").is_err_and(|told| told.code == 1129);
+    assert!((0..1_000).any(|_| shut_out() || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        false
+    }));
 }
 
 #[test]

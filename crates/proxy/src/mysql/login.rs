@@ -287,7 +287,10 @@ impl Newcomer<'_> {
             }
         };
         let shown = settings.users.or_made_up(secret.as_ref(), (response.user, self.shared.plugin()));
-        let proved = authenticate((self.shared, &shown), &mut client, asked, (&scramble, next)).await?;
+        let proved = {
+            let known = (response.user, &shown);
+            authenticate((self.shared, self.peer), known, &mut client, asked, (&scramble, next)).await?
+        };
         let Some((credential, next)) = proved.credential else {
             let why = settings.users.why(secret.as_deref());
             let refusal = Refusal::denied(response.user);

@@ -10,6 +10,8 @@
 //! Clients take one change of plug-ins, not two. A client that began with another plug-in than the greeting's
 //! has no scramble for it and sends an empty proof. A user who isn't known is asked like some user who is.
 //!
+//! A client that leaves behind a wrong proof has failed to log in: it may have guessed, and seen that.
+//!
 //! A password that was seen itself is kept in memory, so that the next proof is checked the fast way. What is
 //! kept belongs to one salted hash: with another hash of the user's it is worth nothing.
 
@@ -28,9 +30,11 @@ use zeroize::Zeroizing;
 
 use super::Shared;
 use super::channel::{Channel, Lost};
+use super::reject::Refusal;
 use super::rsa::Pair;
 use super::users::{Credential, Secret};
-use crate::stream::Stream;
+use crate::logins::{Caller, Cause};
+use crate::stream::{Peer, Stream};
 
 /// The most passwords that are kept.
 const TAKEN_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("it isn't 0");
@@ -129,20 +133,67 @@ pub(super) fn scramble() -> Vec<u8> {
     (0..SCRAMBLE_LEN).map(|_| rand::random_range(1..=127)).collect()
 }
 
+/// Whether a client has given a proof that could be a guess.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Given {
+    Nothing,
+    Proof,
+}
+
+impl Given {
+    const fn of(proof: &[u8]) -> Self {
+        if matches!(proof, [] | [0]) { Self::Nothing } else { Self::Proof }
+    }
+}
+
+/// A client's proof until the gate has decided. Where the client leaves or is late, that is a failed login.
+struct Undecided<'a> {
+    shared: &'a Shared,
+    peer: Peer,
+    user: &'a [u8],
+    given: Given,
+}
+
+impl Drop for Undecided<'_> {
+    fn drop(&mut self) {
+        if self.given == Given::Nothing {
+            return;
+        }
+        self.shared.note_failure(self.peer);
+        self.shared.login_counts.refuse(Cause::Denied);
+        let caller = Caller { user: Some(String::from_utf8_lossy(self.user).into_owned()), database: None };
+        let why = "the client left behind a proof that wasn't right";
+        self.shared.tell_failed((&caller, self.peer), &Refusal::denied(self.user), &why);
+    }
+}
+
 /// Checks a client's proof, and asks for another where that can be of use. `secret`: what is known of the
-/// user, or a made-up one.
+/// user, or a made-up one. The caller tells of a proof that is wrong in the end.
 pub(super) async fn authenticate(
-    (shared, secret): (&Shared, &Arc<Secret>),
+    (shared, peer): (&Shared, Peer),
+    (user, secret): (&[u8], &Arc<Secret>),
+    client: &mut Channel,
+    asked: (&[u8], &[u8]),
+    from: (&[u8], Sequence),
+) -> Result<Proved, Lost> {
+    let mut undecided = Undecided { shared, peer, user, given: Given::of(asked.1) };
+    let proved = prove((&shared.passwords, secret), client, asked, from, &mut undecided.given).await?;
+    undecided.given = Given::Nothing;
+    Ok(proved)
+}
+
+async fn prove(
+    (passwords, secret): (&Passwords, &Arc<Secret>),
     client: &mut Channel,
     (plugin, proof): (&[u8], &[u8]),
     (first_scramble, mut next): (&[u8], Sequence),
+    given: &mut Given,
 ) -> Result<Proved, Lost> {
-    let passwords = &shared.passwords;
     let (mut plugin, mut scramble) = (Plugin::named(plugin), first_scramble.to_vec());
     let mut found = check(passwords, secret, (plugin, &scramble), proof);
     let mut asks_password = false;
     if found.is_none() {
-        match second(secret, plugin, matches!(proof, [] | [0])) {
+        match second(secret, plugin, *given == Given::Nothing) {
             Second::Nothing => return Ok(Proved { credential: None, next }),
             Second::Password => asks_password = true,
             Second::Switch(to) => {
@@ -152,6 +203,9 @@ pub(super) async fn authenticate(
                 client.flush().await?;
                 let message = client.client_message(MAX_STEP, next).await?;
                 next = message.next;
+                if Given::of(&message.payload) == Given::Proof {
+                    *given = Given::Proof;
+                }
                 found = check(passwords, secret, (to, &scramble), &message.payload);
                 asks_password = found.is_none() && to == Plugin::Sha2;
             }

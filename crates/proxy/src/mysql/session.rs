@@ -485,10 +485,10 @@ impl Session {
             }
         };
         let shown = users.or_made_up(secret.as_ref(), (change.user, self.shared.plugin()));
-        let known = (&*self.shared, &shown);
+        let (of, known) = ((&*self.shared, self.peer), (change.user, &shown));
         let (limit, scramble) = (settings.login_timeout, (&self.scramble[..], due));
         let proved = tokio::select! {
-            proved = timeout(limit, authenticate(known, &mut self.client, asked, scramble)) => {
+            proved = timeout(limit, authenticate(of, known, &mut self.client, asked, scramble)) => {
                 proved.unwrap_or(Err(Lost::Late))?
             }
             () = self.place.entry.ended.notified() => return Ok(Flow::Close),

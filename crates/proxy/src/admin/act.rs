@@ -230,8 +230,8 @@ async fn allowed(State(desk): State<Desk>, headers: HeaderMap) -> Answer {
     Ok("changes are taken from you\n".to_owned())
 }
 
-async fn pass(State(desk): State<Desk>, Path(name): Path<String>, headers: HeaderMap) -> Answer {
-    control(&desk, &name, &headers, Driver::pass_everything)?;
+async fn pass(State(desk): State<Desk>, Path(name): Path<String>, headers: HeaderMap, body: Bytes) -> Answer {
+    control(&desk, &name, (&headers, &body), Driver::pass_everything)?;
     tracing::warn!(
         gate = name,
         "an operator lets everything pass: no order, bound, target or class holds until `gatekeeper enforce`"
@@ -239,8 +239,13 @@ async fn pass(State(desk): State<Desk>, Path(name): Path<String>, headers: Heade
     Ok("everything passes: no order, bound, target or class holds until `gatekeeper enforce`\n".to_owned())
 }
 
-async fn enforce(State(desk): State<Desk>, Path(name): Path<String>, headers: HeaderMap) -> Answer {
-    control(&desk, &name, &headers, Driver::decide_again)?;
+async fn enforce(
+    State(desk): State<Desk>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
+    control(&desk, &name, (&headers, &body), Driver::decide_again)?;
     tracing::info!(gate = name, "an operator lets the gate decide again");
     Ok("the gate decides again, as the configuration says\n".to_owned())
 }
@@ -248,11 +253,15 @@ async fn enforce(State(desk): State<Desk>, Path(name): Path<String>, headers: He
 fn control(
     desk: &Desk,
     name: &str,
-    headers: &HeaderMap,
+    (headers, body): (&HeaderMap, &Bytes),
     change: fn(&Driver) -> Result<(), String>,
 ) -> Result<(), Refused> {
     may_change(desk, headers)?;
     let gate = gate(&desk.admin, name)?;
+    if !body.is_empty() {
+        let why = format!("gate {name}: this is of the whole gate, so send no body");
+        return Err(Refused(StatusCode::BAD_REQUEST, why));
+    }
     let driver = gate.driver().ok_or_else(|| refused(name, "it decides nothing"))?;
     change(driver).map_err(|why| refused(name, &why))
 }

@@ -114,10 +114,7 @@ impl Driver {
     /// # Errors
     /// Nothing is changed, and why.
     pub fn pass_everything(&self) -> Result<(), String> {
-        if self.only_watches() {
-            return Err("it only observes, so everything passes".to_owned());
-        }
-        self.control(Control::Passes).map_err(|()| "everything passes already".to_owned())
+        self.control(Control::Passes, "everything passes already")
     }
 
     /// Decides by the configured policy again.
@@ -125,13 +122,16 @@ impl Driver {
     /// # Errors
     /// Nothing is changed, and why.
     pub fn decide_again(&self) -> Result<(), String> {
-        self.control(Control::Decides).map_err(|()| "it decides already".to_owned())
+        self.control(Control::Decides, "it decides already")
     }
 
-    fn control(&self, control: Control) -> Result<(), ()> {
+    fn control(&self, control: Control, is_so: &str) -> Result<(), String> {
+        if self.only_watches() {
+            return Err("it only observes, so everything passes".to_owned());
+        }
         let mut rules = self.rules.lock();
         if rules.control == control {
-            return Err(());
+            return Err(is_so.to_owned());
         }
         rules.control = control;
         let policy = rules.in_force();

@@ -141,6 +141,13 @@ async fn everything_passes_only_by_the_token_and_only_once() {
     assert_eq!(code(&post("/gates/shop/pass", token).await).0, "409", "it has no driver");
     let enforce = "/gates/pool/enforce";
     assert_eq!(code(&post(enforce, token).await), ("409", "gate pool: it decides already\n"));
+    let head = format!("Host: gate\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n");
+    let of_a_part = format!(
+        "POST /gates/pool/pass HTTP/1.1\r\n{head}Content-Length: 19\r\n\r\n{{\"database\":\"shop\"}}"
+    );
+    let told = sent(TcpStream::connect(address).await.unwrap(), &of_a_part).await;
+    let whole = "gate pool: this is of the whole gate, so send no body\n";
+    assert_eq!(code(&told), ("400", whole), "a part of the gate was meant");
     let passes = async || get(address, "/status").await.2.contains("\"passes_everything\":true");
     assert_eq!(code(&post("/gates/pool/pass", token).await).0, "200");
     assert!(passes().await);

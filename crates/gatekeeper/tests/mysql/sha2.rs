@@ -118,17 +118,23 @@ fn login_unix(directory: &TempDir, user: &str, password: &str) -> Result<Session
     Session::login(&socket(directory), (user, Secret::Password(password)), WANTED)
 }
 
-/// Guesses a password, and leaves when the gate's first answer shows that it is another.
-fn guess_and_leave(directory: &TempDir) {
+fn message(stream: &mut UnixStream) -> Vec<u8> {
+    let mut head = [0; 4];
+    stream.read_exact(&mut head).unwrap();
+    let mut payload = vec![0; u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize];
+    stream.read_exact(&mut payload).unwrap();
+    payload
+}
+
+/// A client that has read the gate's greeting.
+fn greeted(directory: &TempDir) -> (UnixStream, Vec<u8>) {
     let mut stream = UnixStream::connect(socket(directory)).unwrap();
-    let message = |stream: &mut UnixStream| {
-        let mut head = [0; 4];
-        stream.read_exact(&mut head).unwrap();
-        let mut payload = vec![0; u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize];
-        stream.read_exact(&mut payload).unwrap();
-        payload
-    };
     let first = message(&mut stream);
+    (stream, first)
+}
+
+/// Guesses a password, and leaves with the gate's first answer, which shows that it is another.
+fn guess_and_leave((mut stream, first): (UnixStream, Vec<u8>)) -> Vec<u8> {
     let Greeting::Handshake(greeting) = parse_greeting(&first).unwrap() else { panic!("it greets") };
     let response = Response {
         capabilities: WANTED & greeting.capabilities,
@@ -144,8 +150,7 @@ fn guess_and_leave(directory: &TempDir) {
     let mut out = BytesMut::new();
     write_response(&mut out, Sequence(1), &response);
     stream.write_all(&out).unwrap();
-    let answer = message(&mut stream);
-    assert!(matches!(parse_step(&answer), Ok(Step::More([caching_sha2::FULL]))), "{answer:?}");
+    message(&mut stream)
 }
 
 /// What mysql2 of Node.js gets by a login over TCP, where it encrypts a password that is asked for: the
@@ -244,14 +249,19 @@ fn a_client_that_leaves_behind_a_wrong_proof_has_failed() {
     let (_gate, directory) = gate_with((&server, &over_unix), &kept(), &settings);
     // From now on the gate can tell a right proof from a wrong one.
     login_unix(&directory, "ann", "secret").unwrap();
+    let late = greeted(&directory);
     for _ in 0..3 {
-        guess_and_leave(&directory);
+        let answer = guess_and_leave(greeted(&directory));
+        assert!(matches!(parse_step(&answer), Ok(Step::More([caching_sha2::FULL]))), "{answer:?}");
     }
     let shut_out = || login_unix(&directory, "ann", "secret").is_err_and(|told| told.code == 1129);
     assert!((0..1_000).any(|_| shut_out() || {
         std::thread::sleep(std::time::Duration::from_millis(20));
         false
     }));
+    // A client that was greeted before is shut out, too.
+    let answer = guess_and_leave(late);
+    assert!(matches!(parse_step(&answer), Ok(Step::Error(told)) if told.code == 1129), "{answer:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use wire::mysql::ProtocolError;
 use wire::mysql::answer::{self, OkPacket, write_ok};
 use wire::mysql::capabilities::{Capabilities, Status};
@@ -188,7 +188,7 @@ impl Newcomer<'_> {
         let client = Channel::of_client(stream);
         // In the place of a greeting.
         let first = Sequence(0);
-        if !shared.failures.may_try(Instant::now(), peer, settings.failures_max) {
+        if !shared.may_try(peer) {
             let refusal = Refusal::too_many_failures();
             return Err(refuse((client, first), refusal, Cause::Limited, None));
         }
@@ -286,6 +286,10 @@ impl Newcomer<'_> {
                 return Err(refuse((client, next), refusal, Cause::Other, Some(why)));
             }
         };
+        // Others that were greeted before may have failed meanwhile.
+        if !self.shared.may_try(self.peer) {
+            return Err(refuse((client, next), Refusal::too_many_failures(), Cause::Limited, None));
+        }
         let shown = settings.users.or_made_up(secret.as_ref(), (response.user, self.shared.plugin()));
         let proved = {
             let known = (response.user, &shown);

@@ -198,7 +198,12 @@ impl Shared {
         known
     }
 
-    /// Somebody from there has failed to log in.
+    /// Whether a client from there may try to log in: not too many have failed lately.
+    fn may_try(&self, peer: Peer) -> bool {
+        self.failures.may_try(Instant::now(), peer, self.settings().failures_max)
+    }
+
+    /// A client from there has failed to log in.
     fn note_failure(&self, peer: Peer) {
         self.failures.note(Instant::now(), peer, self.settings().failures_max);
     }

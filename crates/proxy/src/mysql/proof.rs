@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use lru::LruCache;
 use parking_lot::Mutex;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use wire::mysql::authentication::{MAX_STEP, write_more, write_switch};
 use wire::mysql::codec::Sequence;
@@ -58,16 +58,14 @@ impl Default for Passwords {
 }
 
 impl Passwords {
-    /// Does what takes a processor for long, besides the executor's threads and for one client at a time.
-    async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Lost> {
-        let _turn = self.turn.acquire().await.map_err(|_| Lost::Closed)?;
-        spawn_blocking(work).await.map_err(|error| Lost::Io(std::io::Error::other(error)))
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, Lost> {
+        self.turn.acquire().await.map_err(|_| Lost::Closed)
     }
 
     async fn pair(&self) -> Result<Arc<Pair>, Lost> {
         let generate = || async {
             let none = || Lost::Io(std::io::Error::other("no RSA keys can be made"));
-            self.work(Pair::generate).await?.map(Arc::new).ok_or_else(none)
+            aside(&self.turn().await?, Pair::generate).await?.map(Arc::new).ok_or_else(none)
         };
         self.pair.get_or_try_init(generate).await.cloned()
     }
@@ -79,6 +77,14 @@ impl Passwords {
     fn keep(&self, salted: &Salted, password: &Password) {
         self.taken.lock().put(salted.clone(), password.clone());
     }
+}
+
+/// Does what takes a processor for long, besides the executor's threads and for one client at a time.
+async fn aside<T: Send + 'static>(
+    _turn: &SemaphorePermit<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Lost> {
+    spawn_blocking(work).await.map_err(|error| Lost::Io(std::io::Error::other(error)))
 }
 
 /// How a proof ended.
@@ -177,51 +183,76 @@ pub(super) async fn authenticate(
     from: (&[u8], Sequence),
 ) -> Result<Proved, Lost> {
     let mut undecided = Undecided { shared, peer, user, given: Given::of(asked.1) };
-    let proved = prove((&shared.passwords, secret), client, asked, from, &mut undecided.given).await?;
+    let proved = undecided.prove(secret, client, asked, from).await?;
     undecided.given = Given::Nothing;
     Ok(proved)
 }
 
-async fn prove(
-    (passwords, secret): (&Passwords, &Arc<Secret>),
-    client: &mut Channel,
-    (plugin, proof): (&[u8], &[u8]),
-    (first_scramble, mut next): (&[u8], Sequence),
-    given: &mut Given,
-) -> Result<Proved, Lost> {
-    let (mut plugin, mut scramble) = (Plugin::named(plugin), first_scramble.to_vec());
-    let mut found = check(passwords, secret, (plugin, &scramble), proof);
-    let mut asks_password = false;
-    if found.is_none() {
-        match second(secret, plugin, *given == Given::Nothing) {
-            Second::Nothing => return Ok(Proved { credential: None, next }),
-            Second::Password => asks_password = true,
-            Second::Switch(to) => {
-                (plugin, scramble) = (to, self::scramble());
-                let name = if to == Plugin::Sha2 { caching_sha2::NAME } else { native::NAME };
-                next = write_switch(&mut client.output, next, name.as_bytes(), &scramble);
-                client.flush().await?;
-                let message = client.client_message(MAX_STEP, next).await?;
-                next = message.next;
-                if Given::of(&message.payload) == Given::Proof {
-                    *given = Given::Proof;
+impl Undecided<'_> {
+    async fn prove(
+        &mut self,
+        secret: &Arc<Secret>,
+        client: &mut Channel,
+        (plugin, proof): (&[u8], &[u8]),
+        (first_scramble, mut next): (&[u8], Sequence),
+    ) -> Result<Proved, Lost> {
+        let passwords = &self.shared.passwords;
+        let (mut plugin, mut scramble) = (Plugin::named(plugin), first_scramble.to_vec());
+        let mut found = check(passwords, secret, (plugin, &scramble), proof);
+        let mut asks_password = false;
+        if found.is_none() {
+            match second(secret, plugin, self.given == Given::Nothing) {
+                Second::Nothing => return Ok(Proved { credential: None, next }),
+                Second::Password => asks_password = true,
+                Second::Switch(to) => {
+                    (plugin, scramble) = (to, self::scramble());
+                    let name = if to == Plugin::Sha2 { caching_sha2::NAME } else { native::NAME };
+                    next = write_switch(&mut client.output, next, name.as_bytes(), &scramble);
+                    client.flush().await?;
+                    let message = client.client_message(MAX_STEP, next).await?;
+                    next = message.next;
+                    if Given::of(&message.payload) == Given::Proof {
+                        self.given = Given::Proof;
+                    }
+                    found = check(passwords, secret, (to, &scramble), &message.payload);
+                    asks_password = found.is_none() && to == Plugin::Sha2;
                 }
-                found = check(passwords, secret, (to, &scramble), &message.payload);
-                asks_password = found.is_none() && to == Plugin::Sha2;
             }
         }
+        if asks_password && matches!(**secret, Secret::Salted(_)) {
+            let (password, next) = full(passwords, client, (&scramble, next)).await?;
+            let credential = self.password_of(secret, password).await?;
+            return Ok(Proved { credential: credential.map(|found| (found, next)), next });
+        }
+        let Some(credential) = found else { return Ok(Proved { credential: None, next }) };
+        // Without a password there is nothing to say of the proof.
+        if plugin == Plugin::Sha2 && !matches!(credential, Credential::Nothing) {
+            next = write_more(&mut client.output, next, &[caching_sha2::FAST]);
+        }
+        Ok(Proved { credential: Some((credential, next)), next })
     }
-    if asks_password && matches!(**secret, Secret::Salted(_)) {
-        let (password, next) = full(passwords, client, (&scramble, next)).await?;
-        let credential = password_of(passwords, secret, password).await?;
-        return Ok(Proved { credential: credential.map(|found| (found, next)), next });
+
+    /// What the server is shown, if the password is the user's.
+    async fn password_of(&self, secret: &Arc<Secret>, sent: Sent) -> Result<Option<Credential>, Lost> {
+        let passwords = &self.shared.passwords;
+        let turn = passwords.turn().await?;
+        // Others of the address may have failed while this client waited for its turn.
+        if !self.shared.may_try(self.peer) {
+            return Ok(None);
+        }
+        let secret = Arc::clone(secret);
+        let work = move || {
+            let password = match sent {
+                Sent::Clear(password) => password,
+                Sent::Encrypted { pair, sent, scramble } => pair.decrypt(&sent, &scramble),
+            };
+            let Secret::Salted(salted) = &*secret else { return None };
+            password.filter(|password| salted.is_of(password)).map(|password| (salted.clone(), password))
+        };
+        let Some((salted, password)) = aside(&turn, work).await? else { return Ok(None) };
+        passwords.keep(&salted, &password);
+        Ok(Some(Credential::Password(password)))
     }
-    let Some(credential) = found else { return Ok(Proved { credential: None, next }) };
-    // Without a password there is nothing to say of the proof.
-    if plugin == Plugin::Sha2 && !matches!(credential, Credential::Nothing) {
-        next = write_more(&mut client.output, next, &[caching_sha2::FAST]);
-    }
-    Ok(Proved { credential: Some((credential, next)), next })
 }
 
 fn check(
@@ -271,26 +302,6 @@ async fn full(
     }
     let sent = Zeroizing::new(message.payload.to_vec());
     Ok((Sent::Encrypted { pair, sent, scramble: scramble.to_vec() }, message.next))
-}
-
-/// What the server is shown, if the password is the user's.
-async fn password_of(
-    passwords: &Passwords,
-    secret: &Arc<Secret>,
-    sent: Sent,
-) -> Result<Option<Credential>, Lost> {
-    let secret = Arc::clone(secret);
-    let work = move || {
-        let password = match sent {
-            Sent::Clear(password) => password,
-            Sent::Encrypted { pair, sent, scramble } => pair.decrypt(&sent, &scramble),
-        };
-        let Secret::Salted(salted) = &*secret else { return None };
-        password.filter(|password| salted.is_of(password)).map(|password| (salted.clone(), password))
-    };
-    let Some((salted, password)) = passwords.work(work).await? else { return Ok(None) };
-    passwords.keep(&salted, &password);
-    Ok(Some(Credential::Password(password)))
 }
 
 #[cfg(test)]

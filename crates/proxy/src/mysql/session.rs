@@ -484,6 +484,11 @@ impl Session {
                 return Ok(Flow::Close);
             }
         };
+        if !self.shared.may_try(self.peer) {
+            self.shared.login_counts.refuse(Cause::Limited);
+            self.refuse(&Refusal::too_many_failures(), due);
+            return Ok(Flow::Close);
+        }
         let shown = users.or_made_up(secret.as_ref(), (change.user, self.shared.plugin()));
         let (of, known) = ((&*self.shared, self.peer), (change.user, &shown));
         let (limit, scramble) = (settings.login_timeout, (&self.scramble[..], due));

@@ -43,6 +43,9 @@ enum Kind {
     Password,
 }
 
+/// So many hexadecimal digits behind a star are no password: a secret has lost a few.
+const NEARLY_KEPT: usize = 32;
+
 /// Chooses what users are asked for who don't exist, by their names.
 static CHOICE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
@@ -242,7 +245,16 @@ fn secret(text: &str) -> Result<Secret, (String, String)> {
     if let Some(salted) = Salted::parse(text) {
         return Ok(Secret::Salted(salted));
     }
-    if text.starts_with("$A$") {
+    if let Some(digits) = text.strip_prefix('*')
+        && digits.len() >= NEARLY_KEPT
+        && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    {
+        let why =
+            "has a part of a secret of mysql_native_password, or more: one is * and 40 hexadecimal digits";
+        return Err((why.to_owned(), "copy it whole".to_owned()));
+    }
+    // A secret of caching_sha2_password begins so, as a text or in hexadecimal digits.
+    if ["$A$", "0x2441", "0X2441"].iter().any(|start| text.starts_with(start)) {
         let why = "has a part of a secret of caching_sha2_password, whose salt may have lost a character";
         let hint = "write it in hexadecimal digits, as SHOW CREATE USER tells it with \
                     print_identified_with_as_hex = ON";
@@ -254,6 +266,19 @@ fn secret(text: &str) -> Result<Secret, (String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_that_has_lost_a_character_is_no_password() {
+        let kept = native::kept(&native::key(b"secret"));
+        let text: String = kept.iter().map(|byte| format!("{byte:02X}")).collect();
+        assert!(matches!(secret(&format!("*{text}")), Ok(Secret::Native(_))));
+        for damaged in [&format!("*{}", &text[1..]), &format!("*{text}0"), "$A$005$abc", "0x2441243030352"] {
+            assert!(secret(damaged).is_err(), "{damaged}");
+        }
+        for password in ["*", "*secret", "0x24", "*0123456789"] {
+            assert!(matches!(secret(password), Ok(Secret::Password(_))), "{password}");
+        }
+    }
 
     #[test]
     fn a_proof_gives_what_the_server_is_shown() {

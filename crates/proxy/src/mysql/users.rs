@@ -43,7 +43,7 @@ enum Kind {
     Password,
 }
 
-/// So many hexadecimal digits behind a star are no password: a secret has lost a few.
+/// A star and at least this many hexadecimal digits are a damaged secret, not a password.
 const NEARLY_KEPT: usize = 32;
 
 /// Chooses what users are asked for who don't exist, by their names.

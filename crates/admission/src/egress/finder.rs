@@ -179,7 +179,6 @@ struct Sample {
     at: Instant,
     granted: u64,
     standing: u64,
-    under_way: u64,
     queued: u64,
 }
 
@@ -204,8 +203,8 @@ enum Trial {
 pub struct RateFinder {
     mode: Mode,
     samples: VecDeque<Sample>,
-    /// The shortest round trip at the last look.
-    trip: Duration,
+    /// What was seen at the last look.
+    kernel: KernelQueue,
     every: Duration,
     gained: u32,
     rest: Duration,
@@ -226,7 +225,7 @@ impl RateFinder {
         Self {
             mode,
             samples: VecDeque::new(),
-            trip: Duration::ZERO,
+            kernel: KernelQueue::default(),
             every: PROBE_EVERY,
             gained: 0,
             rest: REST,
@@ -263,20 +262,21 @@ impl RateFinder {
 
     /// What is to be known when connections are read.
     pub fn known(&self) -> Known {
-        let under_way = self.samples.back().map_or(0, |sample| sample.under_way);
+        let KernelQueue { under_way, trip, .. } = self.kernel;
         let shared = match self.mode {
             Mode::Free { .. } => Duration::MAX,
             Mode::Paced { rate, .. } => STALLED + lasts(under_way.saturating_mul(4), rate),
         };
-        Known { shared, trip: self.trip }
+        Known { shared, trip }
     }
 
     /// Takes the bytes granted since the beginning, those that stand in the kernel, and those that wait for
     /// their grant.
     pub fn observe(&mut self, now: Instant, granted: u64, kernel: KernelQueue, waiting: u64) {
-        let KernelQueue { bytes: standing, under_way, queued, trip, .. } = kernel;
-        self.samples.push_back(Sample { at: now, granted, standing, under_way, queued });
-        self.trip = trip;
+        // While a connection delivers at once, queues are those of slow clients, and a told rate holds.
+        let queued = if kernel.is_quick && self.ceiling.is_some() { 0 } else { kernel.queued };
+        self.samples.push_back(Sample { at: now, granted, standing: kernel.bytes, queued });
+        self.kernel = kernel;
         while self.samples.get(1).is_some_and(|second| now.since(second.at) >= WINDOW) {
             self.samples.pop_front();
         }

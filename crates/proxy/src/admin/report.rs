@@ -335,8 +335,7 @@ pub struct TypeReport {
 pub struct PrincipalReport {
     pub user: String,
     pub application: String,
-    /// How many of its requests were counted: all, where at most five principals send the type, else at least
-    /// so many.
+    /// How many of its requests were counted; a lower bound where more than five principals send the type.
     pub requests: u64,
 }
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Clients take one change of plug-ins, not two. A client that began with another plug-in than the greeting's
-//! has no scramble for it and sends an empty proof. A user who isn't known is asked like some user who is.
+//! has no scramble for it and sends an empty proof. An unknown user is asked like some known user.
 //!
 //! A client that leaves behind a wrong proof has failed to log in: it may have guessed, and seen that.
 //!

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use wire::mysql::ProtocolError;
 use wire::mysql::answer::Prepared;
 use wire::mysql::capabilities::Capabilities;
 use wire::mysql::codec::Sequence;
@@ -163,25 +164,27 @@ impl Statements {
         self.settle();
     }
 
-    /// Whether an execution can be sent. The types of its parameters are kept for later executions, though
-    /// this one may not run.
+    /// Whether an execution can be sent.
     pub(super) fn check(&mut self, execute: &Execute<'_>) -> Result<(), Refusal> {
-        let id = execute.statement;
-        let known = self.by_id.get_mut(&id).ok_or_else(|| Refusal::unknown_statement(id))?;
-        let parameters = parse_parameters(execute, known.parameters, Capabilities::default())
-            .map_err(|error| Refusal::malformed(&error.to_string()))?;
-        if let Some(types) = parameters.and_then(|parameters| parameters.types) {
-            known.types = Some(types.to_vec());
-        }
-        known.long.parts().map(drop)
+        self.keep_types(execute.statement, |count| {
+            let parameters = parse_parameters(execute, count, Capabilities::default())?;
+            Ok(parameters.and_then(|parameters| parameters.types))
+        })
     }
 
-    /// Whether a bulk execution can be sent; its types are kept as those of an execution are.
+    /// Whether a bulk execution can be sent.
     pub(super) fn check_bulk(&mut self, bulk: &BulkExecute<'_>) -> Result<(), Refusal> {
-        let id = bulk.statement;
+        self.keep_types(bulk.statement, |count| Ok(parse_bulk(bulk, count)?.0))
+    }
+
+    /// Keeps the types of an execution's parameters for later executions, though this one may not run.
+    fn keep_types<'a>(
+        &mut self,
+        id: u32,
+        types: impl FnOnce(u16) -> Result<Option<&'a [u8]>, ProtocolError>,
+    ) -> Result<(), Refusal> {
         let known = self.by_id.get_mut(&id).ok_or_else(|| Refusal::unknown_statement(id))?;
-        let (types, _) =
-            parse_bulk(bulk, known.parameters).map_err(|error| Refusal::malformed(&error.to_string()))?;
+        let types = types(known.parameters).map_err(|error| Refusal::malformed(&error.to_string()))?;
         if let Some(types) = types {
             known.types = Some(types.to_vec());
         }

@@ -355,6 +355,10 @@ fn an_unknown_key_is_answered_with_the_nearest_one() {
         "sslmode: there is no such key; `tls_mode` is for clients, `upstream_tls_mode` for the server"
     );
     assert_eq!(unknown("frobnicate = 1"), "frobnicate: there is no such key");
+    assert_eq!(
+        unknown("memory_max = 64"),
+        "memory_max: there is no such key; `memory_max` belongs below [process]"
+    );
     assert!(!unknown("password = \"hunter2\"").contains("hunter2"));
 }
 

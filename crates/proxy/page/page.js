@@ -184,7 +184,7 @@ function drawUpstream({ status }) {
     : "No session keeps a connection."));
   if (status.classes.length > 0) {
     parts.push(tableOf("Service classes", ["Class", "Weight", "Goal", "Waiting", "In flight", "Sent", "Refused", "Mean wait"],
-      status.classes.map((it) => [it.class, it.weight.toFixed(2), it.goal ? `${it.goal}, ${it.standing ?? "not judged yet"}` : "–", number(it.queued), number(it.in_flight), number(it.dispatched_total),
+      status.classes.map((it) => [it.class, it.background ? "background" : it.weight.toFixed(2), it.goal ? `${it.goal}, ${it.standing ?? "not judged yet"}` : "–", number(it.queued), number(it.in_flight), number(it.dispatched_total),
         number(it.rejected_total), it.dispatched_total > 0 ? time(it.queue_wait_seconds_total / it.dispatched_total * 1e6) : "–"])));
   }
   parts.push(make("p", "quiet", `Clients connect at ${status.listen}. ${count(status.logins_failed_total, "login has", "logins have")} failed; ${count(status.clients_refused_total, "client was", "clients were")} turned away.`));

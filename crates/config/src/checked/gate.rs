@@ -256,17 +256,20 @@ fn read(section: &mut Section<'_>) -> Gate {
 fn read_protocol(section: &mut Section<'_>) -> Protocol {
     let protocol = section.read("protocol", |value| raw::choice(value, PROTOCOLS));
     section.for_protocol(protocol);
-    let http = HTTP.iter().filter(|_| protocol != Protocol::Http).map(|field| (field, "HTTP", "http"));
+    let http = HTTP.iter().filter(|_| protocol != Protocol::Http).map(|field| (field, "HTTP", "\"http\""));
     let postgres = POSTGRES.iter().filter(|field| match protocol {
         Protocol::Postgres => false,
         Protocol::Mysql => !is_of_mysql(field.key),
         Protocol::Http => true,
     });
-    let postgres = postgres.map(|field| (field, "PostgreSQL", "postgres"));
+    let postgres = postgres.map(|field| match is_of_mysql(field.key) {
+        true => (field, "PostgreSQL or MySQL", "\"postgres\" or \"mysql\""),
+        false => (field, "PostgreSQL", "\"postgres\""),
+    });
     for (field, service, name) in http.chain(postgres) {
         if section.has(field.key) {
             let complaint = Complaint::new(format!("belongs to a gate for {service}"));
-            let hint = format!("leave it out; only with protocol = {name:?} it has a meaning");
+            let hint = format!("leave it out; only with protocol = {name} it has a meaning");
             section.complain(field.key, complaint.hint(hint));
         }
     }

@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::{Complaint, Field, Form};
+use super::{ADMIN, Complaint, Field, Form, LOG, PROCESS};
 use crate::checked::Protocol;
 use crate::error::{Error, Position, quoted};
 
@@ -218,6 +218,11 @@ pub(crate) fn hint_for_unknown(key: &str, known: &[&str]) -> Option<String> {
     let lower = key.to_ascii_lowercase().replace('-', "_");
     if let Some((_, answer)) = FOREIGN_KEYS.iter().find(|(foreign, _)| *foreign == lower) {
         return Some((*answer).to_owned());
+    }
+    let tables = [("admin", ADMIN), ("log", LOG), ("process", PROCESS)];
+    let has_it = |(_, fields): &(&str, &[Field])| fields.iter().any(|field| field.key == lower);
+    if let Some((table, _)) = tables.into_iter().find(has_it).filter(|_| !known.contains(&key)) {
+        return Some(format!("`{lower}` belongs below [{table}]"));
     }
     let distance = |candidate: &&&str| strsim::damerau_levenshtein(&lower, candidate);
     let nearest = known.iter().min_by_key(distance)?;

@@ -8,7 +8,7 @@ use proxy::admin::{GateStatus, Status};
 use serde_json::json;
 
 use super::running::asked;
-use super::table::{clean, long_time};
+use super::table::{clean, long_time, turns};
 use crate::Failure;
 use crate::cli::{AdminArgs, DrainArgs, EmergencyArgs, PauseArgs, StatusArgs};
 use crate::remote::{Answer, Remote, block_on};
@@ -127,7 +127,7 @@ pub(super) fn told_of(gate: &GateStatus) -> String {
         let goal = class.goal.as_ref().map_or(String::new(), |goal| {
             format!(", goal {goal}: {}", class.standing.as_deref().unwrap_or("not judged yet"))
         });
-        line(format!("class {}: weight {:.2}{goal}, {} wait", class.class, class.weight, class.queued));
+        line(format!("class {}: {}{goal}, {} wait", class.class, turns(class), class.queued));
     }
     format!("gate {} ({}), clients at {}\n{text}", clean(&gate.name), clean(&gate.mode), clean(&gate.listen))
 }
@@ -168,35 +168,43 @@ pub(crate) fn upgrade(args: &AdminArgs) -> Result<String, Failure> {
 
 /// Holds requests up until none is in flight.
 pub(crate) fn pause(args: &PauseArgs) -> Result<String, Failure> {
-    eprintln!("pausing: waits until no request is in flight; Ctrl-C takes it back");
-    hold(args, "pause")
+    hold(args, "pause", || {
+        eprintln!("pausing: waits until no request is in flight; Ctrl-C takes it back");
+    })
 }
 
 /// Lets them go.
 pub(crate) fn resume(args: &PauseArgs) -> Result<String, Failure> {
-    hold(args, "resume")
+    hold(args, "resume", || ())
 }
 
 /// Lets everything pass.
 pub(crate) fn pass(args: &EmergencyArgs) -> Result<String, Failure> {
-    command((&args.admin, args.gate.as_deref()), String::new(), "pass")
+    command((&args.admin, args.gate.as_deref()), String::new(), "pass", || ())
 }
 
 /// Has a gate decide again.
 pub(crate) fn enforce(args: &EmergencyArgs) -> Result<String, Failure> {
-    command((&args.admin, args.gate.as_deref()), String::new(), "enforce")
+    command((&args.admin, args.gate.as_deref()), String::new(), "enforce", || ())
 }
 
 /// Pauses or resumes a gate, or one of its databases.
-fn hold(args: &PauseArgs, name: &str) -> Result<String, Failure> {
+fn hold(args: &PauseArgs, name: &str, begin: impl FnOnce()) -> Result<String, Failure> {
     let body = args.database.as_ref().map_or(String::new(), |name| json!({ "database": name }).to_string());
-    command((&args.admin, args.gate.as_deref()), body, name)
+    command((&args.admin, args.gate.as_deref()), body, name, begin)
 }
 
-fn command((admin, gate): (&AdminArgs, Option<&str>), body: String, name: &str) -> Result<String, Failure> {
+/// `begin` is called once the gate is found.
+fn command(
+    (admin, gate): (&AdminArgs, Option<&str>),
+    body: String,
+    name: &str,
+    begin: impl FnOnce(),
+) -> Result<String, Failure> {
     let remote = asked(admin)?;
     block_on(async {
         let gate = remote.gate(gate).await?.name;
+        begin();
         let answer = remote.post_for_as_long_as_it_takes(&format!("/gates/{gate}/{name}"), body).await?;
         done(&remote, answer)
     })

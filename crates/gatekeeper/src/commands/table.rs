@@ -2,8 +2,14 @@
 //! short.
 
 use comfy_table::{CellAlignment, Table, presets};
+use proxy::admin::ClassStatus;
 
 use crate::log::is_unseen;
+
+/// By which turns a class of a gate goes.
+pub(crate) fn turns(class: &ClassStatus) -> String {
+    if class.background { "in the background".to_owned() } else { format!("weight {:.2}", class.weight) }
+}
 
 /// A table without lines.
 pub(super) fn plain() -> Table {

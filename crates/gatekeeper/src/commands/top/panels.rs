@@ -13,7 +13,7 @@ use super::keys::{Column, Direction, Panel, View};
 use super::model::{Gate, Recent};
 use super::window::{HEAD, QUIET, pop_up};
 use super::words;
-use crate::commands::table::{cut, long_time, time};
+use crate::commands::table::{cut, long_time, time, turns};
 
 /// Draws a panel with all it has; the view scrolls it.
 pub(super) fn draw(frame: &mut Frame<'_>, facts: (&Shown, &Gate), view: &mut View, panel: Panel, area: Rect) {
@@ -231,8 +231,12 @@ fn service(gate: &Gate) -> Vec<Line<'static>> {
             format!(", goal {goal}: {standing}")
         });
         let text = format!(
-            "class {}: weight {:.2}{goal}, {} wait, {} in flight, {} refused",
-            class.class, class.weight, class.queued, class.in_flight, class.rejected_total
+            "class {}: {}{goal}, {} wait, {} in flight, {} refused",
+            class.class,
+            turns(class),
+            class.queued,
+            class.in_flight,
+            class.rejected_total
         );
         lines.push(Line::from(text));
     }

@@ -306,7 +306,8 @@ mod tests {
             assert!(error.contains("run this as root"), "{error}");
             return;
         }
-        let link = Link::new(Properties { bits: 100_000_000, queue: 100, segment: 536, wan: None }).unwrap();
+        // The queue has room for all packets at once, so that none is dropped.
+        let link = Link::new(Properties { bits: 100_000_000, queue: 300, segment: 536, wan: None }).unwrap();
         let listener = link.server().inside(|| Ok(TcpListener::bind((SERVER, 0)).unwrap())).unwrap();
         let port = listener.local_addr().unwrap().port();
         let client = link.clients().inside(|| Ok(TcpStream::connect((SERVER, port)).unwrap())).unwrap();

@@ -302,11 +302,12 @@ async fn a_connection_of_http_2_that_has_no_room_hears_so() {
     until_little_is_held(&gate);
 }
 
-const LATE: &str = "gatekeeper_own_answers_total{gate=\"http\",reason=\"late\"}";
-
 /// The streams of one connection that all wait in the queue, once `send` has sent each.
 fn waiting_streams(gate: &Gate, send: impl Fn(&mut Connection, u32) -> bool) -> Connection {
-    let refused = || gate.metrics().lines().find(|line| line.starts_with(LATE)).map(str::to_owned);
+    let refused = || {
+        let lateness = &gate.status()["lateness"];
+        ["closed_total", "ended_total", "gone_total", "refused_total"].map(|what| lateness[what].as_u64())
+    };
     loop {
         let (before, mut connection) = (refused(), Connection::open(gate.port()));
         let all_are_sent = STREAMS.into_iter().all(|stream| send(&mut connection, stream));

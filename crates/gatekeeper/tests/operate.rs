@@ -321,6 +321,8 @@ async fn in_an_emergency_everything_passes_until_the_gate_is_told_to_decide_agai
     for _ in 0..4 {
         let client = session(&server, &gate).await;
         writers.spawn(async move { client.batch_execute("INSERT INTO locked VALUES (1)").await });
+        until("the first fills the capacity", async || gate.status()["load_seconds"].as_f64() > Some(0.001))
+            .await;
     }
     let are = async |in_flight: u64, queued: u64| {
         let status = gate.status();

@@ -62,7 +62,8 @@ export class Desk {
     this.token = "";
     this.dialog = $("act-dialog");
     $("token-form").addEventListener("submit", (event) => { event.preventDefault(); this.unlock(); });
-    this.dialog.addEventListener("close", () => this.stop?.abort());
+    // The browser tells of a close when the next dialog may be open already.
+    this.dialog.addEventListener("close", () => { if (!this.dialog.open) this.stop?.abort(); });
   }
 
   draw(gate) {

@@ -7,6 +7,7 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// What may stand in one frame.
@@ -17,6 +18,15 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
+/// Reads a frame and tells its kind.
+fn read_frame(socket: &mut TcpStream) -> u8 {
+    let mut head = [0; 9];
+    socket.read_exact(&mut head).expect("a frame");
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    socket.read_exact(&mut vec![0; length as usize]).expect("the rest of a frame");
+    head[3]
+}
+
 /// One connection. Each stream is a POST to `/`.
 pub(crate) struct Connection(TcpStream);
 
@@ -25,9 +35,9 @@ impl Connection {
         let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("the listener accepts");
         socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("it reads");
         socket.write_all(&frame(SETTINGS, 0, 0, &[])).expect("it reads");
-        // The gate's windows hold once its settings are acknowledged.
-        socket.read_exact(&mut [0; 9]).expect("its settings");
+        // A stream's window holds once the settings are acknowledged, the connection's once it is told.
         socket.write_all(&frame(SETTINGS, ACK, 0, &[])).expect("it reads");
+        while read_frame(&mut socket) != WINDOW_UPDATE {}
         Self(socket)
     }
 

@@ -1,7 +1,7 @@
 //! What every decoder must bear: any bytes at all, without a panic, and with what it promises kept.
 //!
-//! One function for each fuzz target. The fuzzer (`make fuzz`) looks for bytes that break them; what it
-//! kept of its way lies in `fuzz/corpus`, and a test runs it through the same functions.
+//! One function for each fuzz target. The fuzzer (`make fuzz`) looks for bytes that break them. What it
+//! kept of its way lies in `fuzz/corpus`, an archive a target; a test runs it through the same functions.
 
 use std::time::{Duration, SystemTime};
 

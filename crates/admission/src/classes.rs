@@ -88,7 +88,7 @@ pub(crate) struct Class {
     pub(crate) patience: Patience,
     /// All waiting requests of the class, in order of arrival.
     pub(crate) waiting: List,
-    /// Those of them that wait in their tenants' shards.
+    /// Waiting requests of the class that still wait in their tenants' shards.
     pub(crate) tenants: Tenants,
     in_flight: u32,
     /// Requests in flight that the service is busy with.

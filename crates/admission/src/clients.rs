@@ -106,7 +106,7 @@ impl Clients {
         self.waiting += 1;
     }
 
-    /// It doesn't any more.
+    /// A client that mixes waits with a long no more.
     pub(crate) fn stop_waiting(&mut self) {
         self.waiting -= 1;
     }

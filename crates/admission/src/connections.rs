@@ -135,7 +135,7 @@ impl Connections {
         self.refresh(pool.index());
     }
 
-    /// It comes back.
+    /// A request gives its connection back.
     pub(crate) fn give_back(&mut self, pool: PoolId) {
         self.in_use -= 1;
         self.pools[pool.index()].in_use -= 1;
@@ -147,7 +147,7 @@ impl Connections {
         self.pinned += 1;
     }
 
-    /// It doesn't any more. (Its connection comes back by [`Self::give_back`].)
+    /// A session keeps its connection no more; [`Self::give_back`] takes the connection back.
     pub(crate) fn unpin(&mut self) {
         self.pinned -= 1;
     }
@@ -159,7 +159,7 @@ impl Connections {
         self.refresh(pool.index());
     }
 
-    /// It isn't any more.
+    /// A request with a connection of this pool is heavy no more.
     pub(crate) fn remove_heavy(&mut self, pool: PoolId) {
         self.heavy -= 1;
         self.pools[pool.index()].heavy -= 1;

@@ -285,7 +285,7 @@ impl Contention {
         self.marks[slot] = Mark { own: known.flying.sum(now), all: self.all.sum(now) };
     }
 
-    /// It isn't any more.
+    /// A request of a type is no longer in flight.
     pub(crate) fn land(&mut self, now: Instant, known: &mut Contends) {
         known.flying.remove(now);
         self.all.remove(now);
@@ -532,7 +532,7 @@ impl Contention {
         known.slope = Slope::default();
     }
 
-    /// They were one, and may be again.
+    /// Forgets that these types were suspected wrongly: they may be suspected again.
     pub(crate) fn forgive(known: &mut Contends) {
         known.rest = Duration::ZERO;
         known.slope = Slope::default();
@@ -549,7 +549,7 @@ impl Contends {
 }
 
 impl Group {
-    /// It bounds nothing any more. Who it was.
+    /// Ends the group's bound. Returns the types that were in it.
     pub(crate) fn release(&mut self) -> Vec<(u32, RequestType)> {
         self.hold = Hold::Released;
         core::mem::take(&mut self.kinds)

@@ -295,7 +295,7 @@ impl Patience {
         self.among_shorts.clear();
     }
 
-    /// It waits no longer.
+    /// A request waits in this line no longer.
     pub(crate) fn stop_waiting(&mut self, slot: u32, patience: u64) {
         self.waiting.remove(&(patience, slot));
         self.among_shorts.remove(&(patience, slot));

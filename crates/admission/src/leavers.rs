@@ -1,4 +1,4 @@
-//! Clients who leave in service: after how long a wait it is no longer worth to start a request.
+//! Clients that leave in service: after how long a wait it is no longer worth to start a request.
 //!
 //! **Idea.** In overload a line in order of arrival always gives its turn to the request that has waited for
 //! longest. Where the patience of clients is bounded, the client of that request is about to leave. It leaves

@@ -150,7 +150,7 @@ impl Ledger {
         self.put(meter);
     }
 
-    /// It has used what was expected of it.
+    /// A request has used what was expected of it.
     pub(crate) fn overdue(&mut self, meter: &mut Meter) {
         self.take(meter);
         meter.state = State::Overdue;
@@ -165,7 +165,7 @@ impl Ledger {
         self.put(meter);
     }
 
-    /// It gives its work back: suspended, or ended.
+    /// A request gives its work back: suspended, or ended.
     pub(crate) fn off(&mut self, now: Instant, meter: &mut Meter) {
         self.take(meter);
         meter.used = meter.used(now).as_nanos();

@@ -132,7 +132,7 @@ impl Pace {
         lap
     }
 
-    /// It goes on with one that stood still.
+    /// The service goes on with a request that stood still.
     pub(crate) fn go_on(&mut self, lap: u32) {
         self.laps.go_on(lap);
         for (level, _) in self.laps.now_at().shares() {
@@ -141,7 +141,7 @@ impl Pace {
         self.set_rate();
     }
 
-    /// It isn't busy with it any more.
+    /// The service is no longer busy with a request.
     pub(crate) fn stop(&mut self, lap: u32) {
         self.laps.stop(lap);
         self.set_rate();

@@ -1,4 +1,4 @@
-//! Who is not worth serving.
+//! Refusals: which requests are not worth serving.
 //!
 //! Always: the length of the queue, the time in it, and the request's own deadline. Beside these one rule
 //! ([`Rule`]), which the operator chooses; the paper refuses nobody at all. A refusal always has a reason.

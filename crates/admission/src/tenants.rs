@@ -1,4 +1,4 @@
-//! Fairness between the tenants of a class: who floods a class makes hardly anybody else wait.
+//! Fairness between the tenants of a class: a tenant that floods its class makes hardly any other wait.
 //!
 //! **Idea.** A class has [`SHARDS`] queues. A tenant's hash deals it a hand of [`HAND`] of them, and each of
 //! its requests waits in the shortest of those. So a tenant that floods fills its own hand; another one has
@@ -27,9 +27,9 @@ use crate::order::Class;
 use crate::request::TenantId;
 use crate::work::Work;
 
-/// The queues of a class.
+/// How many queues a class has.
 const SHARDS: usize = 64;
-/// The queues of a tenant.
+/// How many queues a tenant is dealt.
 const HAND: usize = 4;
 
 /// Where a request waits for its turn.
@@ -50,11 +50,11 @@ type Parked = (Queue, u64, u32);
 #[derive(Debug)]
 pub(crate) struct Tenants {
     parked: BTreeSet<Parked>,
-    /// How many wait in each shard.
+    /// How many requests wait in each shard.
     counts: [u32; SHARDS],
-    /// S of each shard.
+    /// The tag S of each shard.
     tags: [u64; SHARDS],
-    /// v.
+    /// The class's virtual time v.
     now: u64,
 }
 
@@ -80,27 +80,27 @@ impl Tenants {
         }
     }
 
-    /// A request waits from now on.
+    /// A request waits in its shard from now on.
     pub(crate) fn park(&mut self, queue: Queue, sequence: u64, slot: u32) {
         self.come(queue.shard);
         self.counts[usize::from(queue.shard)] += 1;
         self.parked.insert((queue, sequence, slot));
     }
 
-    /// It doesn't any more.
+    /// A request no longer waits in its shard.
     pub(crate) fn unpark(&mut self, queue: Queue, sequence: u64, slot: u32) {
         let was_there = self.parked.remove(&(queue, sequence, slot));
         self.counts[usize::from(queue.shard)] -= u32::from(was_there);
     }
 
-    /// The first of each queue that has any.
+    /// The first request of each queue that isn't empty.
     fn heads(&self) -> impl Iterator<Item = Parked> + '_ {
         let behind = |&(queue, ..): &Parked| (Excluded((queue, u64::MAX, u32::MAX)), Unbounded);
         let next = move |head: &Parked| self.parked.range(behind(head)).next().copied();
         core::iter::successors(self.parked.first().copied(), next)
     }
 
-    /// The one that joins the lines next of those that could start, and whether its turn has come.
+    /// Of the requests that could start, the one that joins the lines next, and whether its turn has come.
     pub(crate) fn next(&self, could_start: impl Fn(Queue) -> bool) -> Option<(u32, bool)> {
         let tag = |queue: Queue| self.tags[usize::from(queue.shard)];
         let heads = self.heads().filter(|&(queue, ..)| could_start(queue));

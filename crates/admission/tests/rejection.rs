@@ -1,4 +1,4 @@
-//! Who is refused by a rule that the operator chose, and what who is refused is told.
+//! Rules of refusal that an operator chooses: whom they refuse, and with which reason.
 
 mod shell;
 

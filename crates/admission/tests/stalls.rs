@@ -17,7 +17,7 @@ fn newcomers_first() -> Policy {
     Policy { after_stall: AfterStall::NewcomersFirst, ..policy() }
 }
 
-/// It has served requests of both types, one after the other.
+/// A gate that has served requests of both types, one after the other.
 fn known(policy: Policy) -> Shell {
     let mut shell = Shell::new(policy);
     shell.teach(SHORT, MS, 40);

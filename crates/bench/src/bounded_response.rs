@@ -157,9 +157,9 @@ pub struct Step {
     pub load: f64,
     /// Requests that arrived once settled.
     pub arrived: usize,
-    /// Of them, the part that was refused.
+    /// The part of the arrived that was refused.
     pub refused: f64,
-    /// Of them, the part that wasn't answered in time, or failed.
+    /// The part of the arrived that wasn't answered in time, or failed.
     pub lost: f64,
     /// Mean response time of those that were answered, or weren't within their patience; in seconds.
     pub mean: f64,

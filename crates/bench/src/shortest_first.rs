@@ -71,7 +71,7 @@ const SHORTEST: usize = 2;
 pub struct Turned {
     /// Requests that were counted.
     pub arrived: usize,
-    /// Of them, those that were refused, failed or gave up.
+    /// Counted requests that were refused, failed or gave up.
     pub lost: usize,
     /// Mean response time in seconds; a request that was lost counts the whole patience.
     pub mean: f64,

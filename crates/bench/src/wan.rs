@@ -43,7 +43,7 @@ pub struct Wan {
 pub struct Passed {
     /// Those that a device has sent.
     pub sent: u64,
-    /// Those of them that were lost.
+    /// Sent packets that were lost.
     pub lost: u64,
     /// Those for which there was no room.
     pub overflowed: u64,

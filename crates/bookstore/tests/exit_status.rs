@@ -1,4 +1,4 @@
-//! What `bookstore browse` ends with, and that its file can be read.
+//! The exit status of `bookstore browse`, and the file that it writes.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests fails like a test")]
 

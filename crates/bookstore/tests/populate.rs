@@ -1,5 +1,4 @@
-//! What a shop is filled with, that it is always the same, its covers, and a check that finds what was
-//! spoiled.
+//! The data of a shop: always the same for a seed, with covers, and checked for what was spoiled.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What of another configuration can hold while the process runs.
+//! The keys of another configuration that take effect while the process runs.
 
 use config::{GATE, Origin, World, parse, reload};
 

@@ -1,4 +1,4 @@
-//! What a right configuration means.
+//! The world that a right configuration describes.
 
 #![expect(clippy::panic, reason = "a helper of tests fails like a test")]
 

@@ -52,7 +52,7 @@ impl Progress {
         self.0.inc(seconds);
     }
 
-    /// It is over.
+    /// Takes the progress bar away.
     pub fn finish(&self) {
         self.0.finish_and_clear();
     }

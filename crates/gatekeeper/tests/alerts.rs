@@ -23,7 +23,7 @@ use tokio_postgres::{Client, NoTls};
 
 /// Files that a gate may open beside those that it has open.
 const FILES_LEFT: u64 = 16;
-/// Those of them that clients leave.
+/// Files that clients leave of these.
 const FILES_KEPT: u64 = 3;
 
 const WRITE: &str = "INSERT INTO locked VALUES (1)";

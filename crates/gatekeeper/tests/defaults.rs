@@ -1,5 +1,5 @@
-//! Defaults that the server gives new sessions, and databases that are to be dropped: what a pool must let
-//! go of.
+//! A pool gives up connections with outdated defaults of a role or database, and those to a database that is
+//! to be dropped.
 
 mod gate;
 mod support;

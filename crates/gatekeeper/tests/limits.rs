@@ -1,4 +1,4 @@
-//! What bounds single clients in front of PostgreSQL, and what a refusal says of what was waited for.
+//! Limits on single clients, users and databases in front of PostgreSQL, and the reasons that refusals name.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]

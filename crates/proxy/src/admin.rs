@@ -226,7 +226,7 @@ pub struct PoolView {
     pub database: String,
     /// Connections that exist.
     pub connections: u32,
-    /// Those of them that nobody uses.
+    /// Existing connections that nobody uses.
     pub idle: u32,
     /// Connections beside those, on which texts are prepared (PostgreSQL).
     pub spare: u32,

@@ -56,7 +56,7 @@ pub(crate) struct Budget {
 #[derive(Debug)]
 struct Class {
     holders: AtomicUsize,
-    /// Those of them that can be told to give up.
+    /// Holders of the class that can be told to give up.
     waiting: AtomicUsize,
     told: Notify,
 }

@@ -1,4 +1,4 @@
-//! What the log says once, though it happens again and again.
+//! Log lines that would be written again and again are written once in a time.
 //!
 //! [`Seldom`] lets one line through in a time and counts those that it withholds. [`Refusals`] writes one
 //! line a second for each reason for which requests were refused. [`Lanes`] writes at most one line a

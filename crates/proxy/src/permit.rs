@@ -63,8 +63,8 @@ impl Permit {
         self.end(Completion { outcome, upstream_time });
     }
 
-    /// It ends, though nobody has left, after the service was busy with it for `upstream_time`. It teaches
-    /// nothing.
+    /// Ends the request, though nobody has left, after the service was busy with it for `upstream_time`.
+    /// Teaches nothing.
     pub(crate) fn give_up(mut self, upstream_time: Duration) {
         self.end(Completion { upstream_time, ..UNANSWERED });
     }

@@ -1,4 +1,4 @@
-//! What is due when, beside the next arrivals, the service's next end and the gate's own alarm.
+//! The agenda: what is due when, beside the next arrivals, the service's next end and the gate's own alarm.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -56,7 +56,7 @@ impl Patience {
     pub const ENDLESS: Self =
         Self { timeout: None, abandoned: Abandoned::Canceled, retries: 0, back_off: Duration::ZERO };
 
-    /// It gives up after this time; the service stops what was in flight.
+    /// Patience for this time, without a second try; the service stops what was in flight.
     pub const fn of(timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..Self::ENDLESS }
     }
@@ -183,7 +183,7 @@ impl Client {
         kind
     }
 
-    /// It got no answer, and is where it was.
+    /// The client got no answer, and is where it was.
     pub(crate) fn stay(&mut self) {
         self.last = self.before;
     }

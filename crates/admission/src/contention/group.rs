@@ -287,7 +287,7 @@ impl Group {
         if strangers.len() < self.kinds.len() { strangers } else { Vec::new() }
     }
 
-    /// It lets this type go.
+    /// Releases a type from the group.
     pub(super) fn let_go(&mut self, kind: u32) {
         self.kinds.retain(|&(member, _)| member != kind);
     }

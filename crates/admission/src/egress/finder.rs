@@ -116,9 +116,9 @@ pub struct Line {
 pub struct KernelQueue {
     /// The bytes that stand in the kernel.
     pub bytes: u64,
-    /// Those of them that are under way to clients, or wait for the link.
+    /// Bytes in the kernel that are under way to clients, or wait for the link.
     pub under_way: u64,
-    /// Those of them that wait for the link.
+    /// Bytes in the kernel that wait for the link.
     pub queued: u64,
     /// The shortest round trip.
     pub trip: Duration,

@@ -191,7 +191,7 @@ impl Gate {
         }
     }
 
-    /// It waits among those of its class.
+    /// Adds a request to those of its class that wait.
     pub(super) fn enlist(&mut self, slot: u32) {
         let class = self.tickets.at(slot).class;
         self.classes.come(class);
@@ -261,7 +261,7 @@ impl Gate {
         }
     }
 
-    /// It starts or joins its class's lines: its shard is charged.
+    /// Charges the shard of a request that starts or joins its class's lines.
     pub(super) fn charge_tenant(&mut self, slot: u32) {
         let record = self.tickets.at(slot);
         let (class, shard, work) = (record.class, record.queue.shard, record.meter.work);
@@ -296,7 +296,7 @@ impl Gate {
         self.classes.at(class).tenants.next(could_start)
     }
 
-    /// It joins its class's lines.
+    /// Moves a request from its tenant's shard to its class's lines.
     pub(super) fn take_turn_of_tenant(&mut self, slot: u32) {
         self.leave(slot);
         let line = self.line_of(slot);

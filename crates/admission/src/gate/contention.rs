@@ -81,7 +81,7 @@ impl Gate {
         }
     }
 
-    /// It isn't any more.
+    /// A request is no longer in flight, nor counted in its group.
     pub(super) fn leave_group(&mut self, slot: u32) {
         let record = self.tickets.at_mut(slot);
         if !core::mem::replace(&mut record.flying, false) {

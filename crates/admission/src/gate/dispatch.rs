@@ -1,4 +1,4 @@
-//! Who starts now.
+//! Dispatching: which request starts now.
 //!
 //! In this order: immediate requests, as soon as their connection is there; then, of the class whose turn
 //! it is (`gate/classes.rs`), the head of the short line and the head of the long line, a head being the

@@ -25,7 +25,7 @@ impl Gate {
         self.clients.connect()
     }
 
-    /// It has left. Its request, if there is one, ends in its own time.
+    /// A client has left. Its request, if there is one, ends in its own time.
     pub fn disconnect(&mut self, now: Instant, client: ClientId) {
         let now = self.advance(now);
         self.clients.disconnect(client);

@@ -1,4 +1,4 @@
-//! Who is late, told to the rule for refusing when it becomes so.
+//! Finds the requests that have become late, and tells the rule for refusing.
 //!
 //! A request in a queue may be late long before it ends, and one whose client has given up is never
 //! answered. If only what has completed were judged, a line in which all are late would look as if all were

@@ -1,4 +1,4 @@
-//! Who has waited for so long that its client would leave in service, in the gate.
+//! Requests that have waited for so long that their clients would leave in service: the gate's part.
 //!
 //! It is looked at when its turn has come: then it goes to the late ones of its class (`gate/stalls.rs` has
 //! their lines), once, and the next is looked at. There it goes when no newcomer could; it isn't held back
@@ -94,7 +94,7 @@ impl Gate {
         })
     }
 
-    /// It goes now; others have their turns for a while.
+    /// Starts a request whose client is patient; others have their turns for a while.
     pub(super) fn let_patient_go(&mut self, slot: u32) {
         let record = self.tickets.at(slot);
         let (line, work) = (record.line, record.meter.work);

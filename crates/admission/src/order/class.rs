@@ -16,17 +16,17 @@ impl Class {
     /// What an empty place holds; it is never looked at.
     pub(crate) const NONE: Self = Self(0);
 
-    /// It takes no connection: its session holds one of this pool.
+    /// The class of a request whose session holds a connection of this pool: it takes none.
     pub(crate) const fn held(pool: PoolId) -> Self {
         Self(2 * FRESH + pool.index() as u8)
     }
 
-    /// It takes a connection of this pool.
+    /// The class of a request that takes a connection of this pool.
     pub(crate) const fn pooled(pool: PoolId) -> Self {
         Self(pool.index() as u8)
     }
 
-    /// It takes a connection of this pool and nobody knows yet for how long.
+    /// The class of a request that takes a connection of this pool, nobody knows yet for how long.
     pub(crate) const fn fresh(pool: PoolId) -> Self {
         Self(FRESH + pool.index() as u8)
     }
@@ -62,7 +62,7 @@ impl ClassSet {
         }
     }
 
-    /// It without the classes of these pools.
+    /// The set without the classes of these pools.
     pub(crate) fn without(self, pools: PoolSet) -> Self {
         let kept = !pools.0;
         Self { pooled: self.pooled & kept, fresh: self.fresh & kept, held: self.held & kept }

@@ -89,13 +89,13 @@ impl Laps {
         (self.laps.len() - 1) as u32
     }
 
-    /// It goes on with one that stood still.
+    /// The service goes on with a request that stood still.
     pub(crate) fn go_on(&mut self, name: u32) {
         self.turn(name);
         self.set_busy(self.busy + 1);
     }
 
-    /// It isn't busy with it any more.
+    /// The service is no longer busy with a request.
     pub(crate) fn stop(&mut self, name: u32) {
         self.turn(name);
         self.set_busy(self.busy - 1);

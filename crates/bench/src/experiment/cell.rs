@@ -49,15 +49,15 @@ pub struct Figures {
     pub p99_seconds: f64,
     /// Requests that were under way in the window.
     pub under_way: usize,
-    /// Of them, those that weren't answered in time.
+    /// Requests under way in the window that weren't answered in time.
     pub timed_out: usize,
     /// Mean response time of those that a gate let in, however they ended, in seconds; where a gate before
     /// a site is told apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub let_in_seconds: Option<f64>,
-    /// Of them, those that were refused for want of room.
+    /// Requests under way in the window that were refused for want of room.
     pub refused: usize,
-    /// Of them, those that failed otherwise.
+    /// Requests under way in the window that failed otherwise.
     pub failed: usize,
     /// How often they were sent again.
     pub retries: u64,

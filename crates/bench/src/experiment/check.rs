@@ -1,4 +1,5 @@
-//! What a plan must keep that its form alone doesn't say.
+//! Checks a plan that is well formed: names that it uses are there, times and numbers of clients are within
+//! bounds.
 
 use std::path::Path;
 use std::time::Duration;

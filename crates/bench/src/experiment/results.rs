@@ -1,5 +1,5 @@
-//! What was measured, as lines of JSON: each cell is written when it is finished, so that an interrupted
-//! experiment goes on where it was.
+//! The results of an experiment, as lines of JSON: each cell is written when it is finished, so that an
+//! interrupted experiment goes on where it was.
 
 use std::fs::{self, File};
 use std::io::Write;

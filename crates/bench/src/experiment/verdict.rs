@@ -1,4 +1,4 @@
-//! What the goals of a plan say of its figures: reached, missed, or within the noise.
+//! Verdicts on the goals of a plan: reached, missed, or within the noise.
 
 use sim::Interval;
 

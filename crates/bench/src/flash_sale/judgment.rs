@@ -1,4 +1,4 @@
-//! What the figures say, computed from them: also when a gate loses.
+//! The verdict on a flash sale, computed from its figures, also where the gate loses.
 
 use super::report::{Report, RoundReport, VariantReport};
 use crate::shop;

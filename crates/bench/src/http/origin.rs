@@ -67,12 +67,12 @@ impl Origin {
         self.port
     }
 
-    /// It stands still, as it is.
+    /// Stops the origin's process where it stands (SIGSTOP).
     pub(crate) fn stop(&self) {
         process::signal(&self.child, Signal::STOP);
     }
 
-    /// It goes on.
+    /// Lets the origin's process go on (SIGCONT).
     pub(crate) fn go_on(&self) {
         process::signal(&self.child, Signal::CONT);
     }

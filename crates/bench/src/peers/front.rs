@@ -1,4 +1,4 @@
-//! What stands before the origin, started.
+//! Starts a peer or a gate before the origin.
 
 use super::variant::{Setting, Way};
 use crate::Error;

@@ -1,4 +1,4 @@
-//! What came out: a table for each load, and whether the gate is ahead of each peer.
+//! The report of `bench peers`: a table for each load, and whether the gate is ahead of each peer.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What of the shop MariaDB is told in other words.
+//! The statements of the shop that MariaDB words differently.
 
 use super::{HISTORY_ROWS, ITEMS, batch};
 use crate::Error;

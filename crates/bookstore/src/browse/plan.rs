@@ -1,4 +1,4 @@
-//! What visitors there shall be, when and for how long: the schedule of a run.
+//! The schedule of a run: how many visitors there are, when and for how long.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What a run came to, as it is written with `--json`: times in seconds, rates in interactions a second.
+//! The figures of a run, as `--json` writes them: times in seconds, rates in interactions a second.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a run came to, for people.
+//! The figures of a run, as a table for people.
 
 use std::fmt::Write;
 

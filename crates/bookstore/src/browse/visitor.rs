@@ -69,7 +69,7 @@ impl Visitor {
         self.at
     }
 
-    /// It no longer knows how things stand, and begins at the first page again.
+    /// Forgets the visitor's page, so that the visit begins at the first page again.
     pub(crate) fn is_lost(&mut self) {
         self.at = None;
     }

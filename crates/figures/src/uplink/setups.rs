@@ -1,4 +1,4 @@
-//! What stands between server and clients: Figs. 9 to 11 and 13 to 15.
+//! The setups between server and clients in *Web servers under overload*, Figs. 9 to 11 and 13 to 15.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What a gate's console is told.
+//! A console's settings, from the configuration.
 
 use proxy::command::Commands;
 use proxy::{ConfigRow, Console};

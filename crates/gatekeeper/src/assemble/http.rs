@@ -1,4 +1,4 @@
-//! What a gate for HTTP is told.
+//! The settings of a gate for HTTP, from the configuration.
 
 use std::io::Read as _;
 use std::path::Path;

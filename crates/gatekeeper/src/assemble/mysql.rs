@@ -1,4 +1,4 @@
-//! What a gate for MySQL and MariaDB is told.
+//! The settings of a gate for MySQL and MariaDB, from the configuration.
 
 use std::sync::Arc;
 

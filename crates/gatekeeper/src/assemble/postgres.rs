@@ -1,4 +1,4 @@
-//! What a gate for PostgreSQL is told.
+//! The settings of a gate for PostgreSQL, from the configuration.
 
 use std::sync::Arc;
 

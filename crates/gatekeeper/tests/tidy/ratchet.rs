@@ -16,8 +16,22 @@ const IMPL_FILES: usize = 3;
 /// How many booleans a struct may have.
 const BOOLEANS: usize = 4;
 /// Beginnings of a doc comment that can't be understood without the one before.
-const LEANING: [&str; 10] =
-    ["The same", "But ", "And ", "So many", "So much", "…", "Likewise", "As ", "Who ", "That "];
+const LEANING: [&str; 12] = [
+    "The same",
+    "But ",
+    "And ",
+    "So many",
+    "So much",
+    "…",
+    "Likewise",
+    "As ",
+    "Who ",
+    "That ",
+    "Of them",
+    "Those of them",
+];
+/// Beginnings of a function's comment that name the subject in the comment before, if at all.
+const PRONOUNS: [&str; 2] = ["It ", "They "];
 /// Endings that make no other noun of a file's name.
 const ENDINGS: [&str; 4] = ["s", "ed", "er", "ing"];
 
@@ -103,11 +117,18 @@ fn wide_comments(text: &str) -> usize {
 }
 
 fn leaning_comments(text: &str) -> usize {
-    let mut before = "";
+    let (mut before, mut is_open) = ("", false);
     let mut count = 0;
     for line in text.lines().map(str::trim_start) {
-        let opens = line.starts_with("/// ") && !before.starts_with("///");
-        count += usize::from(opens && LEANING.iter().any(|opening| line[4..].starts_with(opening)));
+        let begins = |openings: &[&str]| openings.iter().any(|opening| line[4..].starts_with(opening));
+        if line.starts_with("/// ") && !before.starts_with("///") {
+            count += usize::from(begins(&LEANING));
+            is_open = begins(&PRONOUNS);
+        } else if !line.starts_with("///") && !line.starts_with("#[") {
+            let is_function = line.split_whitespace().any(|word| word == "fn");
+            count += usize::from(is_open && is_function);
+            is_open = false;
+        }
         before = line;
     }
     count
@@ -158,6 +179,10 @@ fn each_rule_finds_what_breaks_it() {
     let wide = format!("    // {}\n    let code = {};\n", "x".repeat(COMMENT_COLUMNS), "1 + ".repeat(40));
     assert_eq!(wide_comments(&wide), 1);
     assert_eq!(leaning_comments("/// A gate.\n/// The same line goes on.\n\n/// The same for a pool.\n"), 1);
+    assert_eq!(
+        leaning_comments("/// It ends.\nA,\n\n/// It ends.\n#[must_use]\npub(crate) fn end() {}\n"),
+        1
+    );
     let four = "a: bool,\n    b: bool,\n    c: bool,\n    d: bool,\n";
     let text = format!("struct Few {{\n    {four}}}\n\nstruct Many<T> {{\n    {four}    e: bool,\n}}\n");
     assert_eq!(booleans(&text), [("Many".to_owned(), 5)]);

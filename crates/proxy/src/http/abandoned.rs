@@ -49,7 +49,7 @@ impl Held {
         *self.0.lock() = place.map(waiting);
     }
 
-    /// It has its response, or never will.
+    /// Gives the place of a request back that has its response, or will never have one.
     pub(crate) fn give_back(&self) -> Option<Place> {
         self.0.lock().take().map(|waiting| waiting.place)
     }

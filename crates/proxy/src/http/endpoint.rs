@@ -154,12 +154,12 @@ impl Endpoint {
         self.health.down_until()
     }
 
-    /// It didn't answer, or not as a service that is well does.
+    /// Counts a request that the endpoint didn't answer, or not as a service that is well does.
     pub(crate) fn failed(&self, lack: Lack, why: &dyn std::fmt::Display) {
         self.health.failed(self.named(), lack, why);
     }
 
-    /// It answered.
+    /// Counts a request that the endpoint answered.
     pub(crate) fn succeeded(&self) {
         self.health.answered(self.named());
     }
@@ -411,7 +411,7 @@ impl Lease {
         }
     }
 
-    /// It is lost.
+    /// Drops a connection that is lost.
     pub(crate) fn give_up(self) {
         drop(self);
     }

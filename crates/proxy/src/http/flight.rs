@@ -134,8 +134,8 @@ impl Flight {
         state.end();
     }
 
-    /// It goes on for as long as its client likes, and holds nothing for that: an upgrade, or a stream of
-    /// events.
+    /// Ends the request for the gate and lets its bytes flow on, for as long as its client likes: an upgrade,
+    /// or a stream of events.
     pub(crate) fn let_go(&self) {
         self.0.lock().complete();
     }
@@ -160,7 +160,7 @@ impl State {
         self.complete();
     }
 
-    /// It ends for the gate.
+    /// Ends the request for the gate.
     fn complete(&mut self) {
         let busy = self.busy();
         if let Some(permit) = self.permit.take() {

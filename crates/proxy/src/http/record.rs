@@ -81,7 +81,7 @@ impl Record {
         self.recorded.as_ref()
     }
 
-    /// It was dispatched after so long.
+    /// The request was dispatched after this wait in the queue.
     pub(crate) fn dispatch(&mut self, queue_wait: Duration) {
         self.queue_wait = Some(queue_wait);
     }

@@ -41,7 +41,7 @@ impl Word {
         self.0.load(Ordering::Relaxed) == WANTED
     }
 
-    /// It is written.
+    /// The first byte is written.
     pub(crate) fn is_said(&self) {
         self.change(WANTED, SAID);
     }

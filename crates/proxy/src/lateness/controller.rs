@@ -1,4 +1,4 @@
-//! What a gate that is late lets in, and lets go.
+//! Decides what a late gate accepts, leaves unread, and closes.
 //!
 //! The idea is that of CoDel (RFC 8289): a delay that comes and goes is a burst, one that stays is a queue.
 //! Looked at is how long clients that have sent something wait until they are read; not how long the

@@ -1,5 +1,5 @@
-//! One request: the gate's leave, a connection in the session's state, the command, and what follows its
-//! answer.
+//! One request: it waits for its turn, gets a connection in its session's state, runs there, and gives the
+//! connection back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,7 +225,7 @@ impl Session {
         Ok(())
     }
 
-    /// What the session does from now on; returns what it did, and when that is.
+    /// Notes what the session does from now on. Returns what it did before, and the time now.
     async fn note(&mut self, activity: Activity) -> (Activity, Instant) {
         let now = self.now();
         (self.place.entry.note(activity, now, self.server.as_ref()).await, now)

@@ -1,4 +1,4 @@
-//! What adaptation to the goals of classes has done, in words.
+//! Log lines for the adaptation to the goals of classes.
 
 use std::sync::Arc;
 

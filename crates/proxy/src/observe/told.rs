@@ -1,4 +1,4 @@
-//! What the log says of an observer's changes.
+//! Log lines for an observer's changes.
 
 use admission::Lane;
 

@@ -78,7 +78,7 @@ impl Description {
         own_parameters == parameters && (own_result == result || is_same(own_result, result))
     }
 
-    /// It has turned out not to hold.
+    /// Marks a description that has turned out not to hold.
     pub(crate) fn void(&self) {
         self.is_void.store(true, Ordering::Relaxed);
     }

@@ -150,7 +150,7 @@ impl Relay<'_> {
         }
     }
 
-    /// It goes on.
+    /// The client goes on behind its pause.
     fn resume(&mut self) {
         if mem::take(&mut self.rests) {
             self.session.permit.iter().for_each(Permit::resume);

@@ -388,8 +388,8 @@ impl ServerStatements {
         }
     }
 
-    /// It is there but no good any more ("cached plan must not change result type"): close it, then prepare
-    /// anew.
+    /// Forgets a statement that is there but no good any more ("cached plan must not change result type"):
+    /// close it, then prepare anew.
     pub(crate) fn mark_stale(&mut self, id: u64) {
         if self.named.pop(&id).is_some() {
             self.stale.push(id);

@@ -171,7 +171,7 @@ impl Health {
         self.state.lock().pause().map(|(_, until)| until)
     }
 
-    /// It didn't answer, or not as a service that is well does.
+    /// Counts a request that the upstream didn't answer, or not as a service that is well does.
     pub(crate) fn failed(&self, named: Named<'_>, lack: Lack, why: &dyn Display) {
         let error = why.to_string();
         let error = cut(&error).to_owned();
@@ -194,7 +194,7 @@ impl Health {
         state.last_error = Some((error, now));
     }
 
-    /// It answered.
+    /// Counts a request that the upstream answered.
     pub(crate) fn answered(&self, named: Named<'_>) {
         if !self.was_heard.load(Ordering::Relaxed) {
             self.was_heard.store(true, Ordering::Relaxed);
@@ -208,7 +208,7 @@ impl Health {
         self.is_well.store(true, Ordering::Relaxed);
     }
 
-    /// It took a connection, which says less than an answer.
+    /// Counts a connection that the upstream took, which says less than an answer.
     pub(crate) fn reached(&self, named: Named<'_>) {
         if self.is_well.load(Ordering::Relaxed) {
             return;

@@ -67,17 +67,17 @@ pub(crate) enum JoinError {
 /// One pool, as `/status` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PoolSnapshot {
-    /// Whose connections they are.
+    /// The user of the connections.
     pub user: String,
-    /// To which database.
+    /// The database of the connections.
     pub database: String,
     /// Living sessions.
     pub sessions: u32,
     /// Physical connections, idle and in use.
     pub connections: u32,
-    /// Those that wait for work.
+    /// Connections that wait for work.
     pub idle: u32,
-    /// Whether there is another one beside the budget, on which texts are prepared.
+    /// Whether there is another connection beside the budget, on which texts are prepared.
     pub has_spare: bool,
 }
 
@@ -123,36 +123,36 @@ struct State {
 
 struct Pool {
     key: PoolKey,
-    /// Unique in this process.
+    /// The pool's number, unique in this process.
     number: u64,
-    /// Used from the end: the one used last is the one whose caches are warm.
+    /// Idle connections, used from the end: the caches of the one used last are warm.
     idle: Vec<Server>,
-    /// Idle and in use.
+    /// Connections of the pool, idle and in use.
     size: u32,
-    /// Beside the budget, and not counted in `size`.
+    /// The spare connection, beside the budget and not counted in `size`.
     spare: Spare,
-    /// Those of them that are of the newest generation.
+    /// Connections of the newest generation among `size`.
     newest: u32,
     sessions: u32,
-    /// Since when it has no session.
+    /// Since when the pool has no session.
     deserted: Option<Instant>,
     /// What the latest connection was given, and the first [`Server::id`] that was given the same.
     defaults: Option<Fingerprint>,
     same_since: u64,
-    /// What the gate logs in with to fill it; `None` where only clients can.
+    /// The credentials by which the gate fills the pool; `None` where only clients can log in.
     credentials: Option<Arc<Credentials>>,
-    /// What the server told its latest logins, by what they asked for.
+    /// What the server told the latest logins, by what they asked for.
     templates: Vec<Template>,
-    /// Connections that the gate is opening for it.
+    /// Connections that the gate is opening for the pool.
     opening: u32,
-    /// How often that has failed in a row, and when to try again.
+    /// How often opening one has failed in a row, and when to try again.
     failures: u32,
     retry_at: Option<Instant>,
-    /// What its role and its database are limited to, where the server has told.
+    /// The limits of the pool's role and database, where the server has told.
     limits: Option<Limits>,
     /// Connections that the gate itself uses for a moment.
     lent: u32,
-    /// How many connections its work has needed lately.
+    /// How many connections the pool's work has needed lately.
     need: Need,
     /// Since when an idle connection was always left.
     rests: Option<Instant>,

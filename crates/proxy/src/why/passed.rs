@@ -1,4 +1,4 @@
-//! Who went before whom: the last dispatches of a gate, in their order.
+//! The last dispatches of a gate in their order: which request went before which.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What should come out: rules about the figures of a plan's cells.
+//! The goals of a plan: rules about the figures of its cells.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What a schedule looks like from second to second: response times, refusals, pages served.
+//! Curves of a schedule from second to second: response times, refusals, pages served.
 
 use sim::plot::{Curve, Mark, Panel, Plot, Scale};
 

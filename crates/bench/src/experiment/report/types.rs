@@ -1,5 +1,5 @@
-//! What each type of request met, where that is told: means beside one another, what of them is a multiple
-//! of direct, and how much a gate found it to vary within itself.
+//! A table of the request types: their means beside one another, as multiples of direct's, and how much a
+//! gate found each to vary.
 
 use std::collections::BTreeMap;
 

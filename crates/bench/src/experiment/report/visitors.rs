@@ -1,5 +1,4 @@
-//! What there is to tell of a site beside the figures of its cells: its schedule, and what its figures are
-//! measured by.
+//! A site's schedule and yardstick, beside the figures of its cells.
 
 use super::Shown;
 use crate::experiment::results::Line;

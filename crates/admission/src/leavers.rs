@@ -7,22 +7,22 @@
 //! these are a part of what ends, the gate finds the longest wait after which answers still come in time. A
 //! request that has waited for longer goes when no other could.
 //!
-//! **Formula.** s is the share of those that left so among what ended after a wait of at least half the
-//! usual age of those who leave (who didn't wait would have been answered anyway, and may be nine of ten),
-//! weighed by 1/[`MEMORY`], of longs 1/[`LONG_MEMORY`]. When s reaches [`WASTE`] the limit is 1 − 1/[`CUT`]
-//! of what the last of them had waited, and each time that it does so again among those started since, so
-//! much lower; when those who leave have less patience than the limit by now, it begins anew at theirs.
-//! Each answer after a wait of at least half the limit raises it by 1 part in [`RISE`] × (in flight +
-//! [`FEW`]): what is in flight when the limit has become too high is lost, and may be a thirtieth of all at
-//! most. So neither a patience nor the time that the service takes needs to be known.
+//! **Formula.** s is the share of such leavers among the requests that ended after a wait of at least half
+//! the leavers' usual age (others would have been answered anyway, and may be nine of ten), weighed by
+//! 1/[`MEMORY`], of longs 1/[`LONG_MEMORY`]. When s reaches [`WASTE`] the limit is 1 − 1/[`CUT`] of what the
+//! last of them had waited, and each time that it does so again among those started since, so much lower;
+//! when leavers have less patience than the limit by now, it begins anew at theirs. Each answer after a wait
+//! of at least half the limit raises it by 1 part in [`RISE`] × (in flight + [`FEW`]): what is in flight when
+//! the limit has become too high is lost, and may be a thirtieth of all at most. So neither a patience nor
+//! the time that the service takes needs to be known.
 //!
 //! **No request starves.** A client that waits for a quarter longer than nine of ten of the leaving clients
 //! has more patience than they. Its request goes before others, one at a time. Then others have the service
 //! for `aging` times its work (as for longs, `lanes.rs`).
 //!
-//! **Source.** Ours. With order of arrival replaced by its opposite in any overload it is Facebook's
-//! adaptive LIFO (Maurer, "Fail at Scale", ACM Queue 13(8), 2015); here those who can still be answered
-//! keep their order.
+//! **Source.** Ours. With order of arrival replaced by its opposite in any overload it is Facebook's adaptive
+//! LIFO (Maurer, "Fail at Scale", ACM Queue 13(8), 2015); here requests that can still be answered keep their
+//! order.
 //!
 //! **When it fails.** Where the service alone takes more than half of the patience: then fewer have to be
 //! in flight, not younger ones. For a type that varies too much to be limited there is [`Lost`]; what was
@@ -58,7 +58,7 @@ const USUAL_RISE: u64 = 18;
 /// The age by which nine of ten clients have left falls by one part in this number with each younger one.
 const USUAL_FALL: u64 = 160;
 
-/// What is known of those who leave.
+/// What is known of clients that leave in service.
 #[derive(Clone, Debug)]
 pub(crate) struct Leavers {
     /// After this many ends the share has decayed to about a third.
@@ -71,7 +71,7 @@ pub(crate) struct Leavers {
     moved: Instant,
     /// When it was too long for somebody last.
     needed: Instant,
-    /// The age by which most of those who leave have left, in nanoseconds.
+    /// The age by which most leavers have left, in nanoseconds.
     usual: u64,
     /// Nobody goes for being more patient until then.
     rests_until: Instant,

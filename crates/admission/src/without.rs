@@ -10,7 +10,7 @@ pub enum Mechanism {
     Leavers,
     /// The turn of long requests that hold many of an application's connections (`clients.rs`).
     Hoarding,
-    /// The turn of newcomers before those who waited through a stall (`stalls.rs`). The gate still holds
+    /// The turn of newcomers before requests that waited through a stall (`stalls.rs`). The gate still holds
     /// back what a stalled service would be sent.
     NewcomersFirst,
     /// The scouts: all requests of an unknown type wait among the shorts, not behind one of them.

@@ -1,4 +1,4 @@
-//! The gate's rules one by one: the paper's admission, the ledger, connections, pins, and who is refused.
+//! The gate's rules one by one: the paper's admission, the ledger, connections, pins, and refusals.
 
 mod shell;
 

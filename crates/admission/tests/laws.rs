@@ -559,7 +559,8 @@ impl World {
     }
 }
 
-/// Whether who is refused for it may be alone: its time is over, or it has no connection to wait for.
+/// Whether a request refused for this reason may be alone: its time is over, or no connection was there
+/// to wait for.
 fn is_of_the_queue(reason: Reason) -> bool {
     !matches!(reason, Reason::Target | Reason::QueueDelay)
 }

@@ -1,5 +1,4 @@
-//! A service that stands still for a minute, in an open loop: when is the response time of those who come
-//! afterwards what it was?
+//! A service that stands still for a minute, in an open loop: when are newcomers served as fast as before?
 
 mod common;
 

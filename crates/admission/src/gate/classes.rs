@@ -1,11 +1,11 @@
-//! Service classes in the gate: whose lines are looked at, and who bears a refusal.
+//! Service classes in the gate: whose lines are looked at, and which class bears a refusal.
 //!
-//! Within a class everything is as in a gate without classes: the lanes, aging, who stepped aside. The
-//! limits are the gate's: capacity, connections, seats in the long lane, groups. So are the rules for
-//! refusing; where one says that one is too many, and the classes that are present don't have their shares,
-//! it befalls the class that has the most above its share: who comes, or in the stead of who comes the
-//! newest of those that wait. Where it is a type's own target that is at stake, that must be one of the
-//! type, and who comes is refused if there is none.
+//! Within a class everything is as in a gate without classes: the lanes, aging, stepping aside. The limits
+//! are the gate's: capacity, connections, seats in the long lane, groups. So are the rules for refusing.
+//! Where a rule says that one request is too many, and a class has more than its share, a request of the
+//! class furthest above its share is refused: the newcomer if it is of that class, else the newest that waits
+//! there. For a type's own target the refused request must be of the type; the newcomer is refused if no such
+//! request waits.
 //!
 //! Weights are adapted to goals (`goals.rs`) at the beginning of the first call after a tick. Nothing can
 //! start by that alone, so no alarm is needed.

@@ -1,10 +1,11 @@
-//! Groups of types that contend with one another: who is counted in one, who steps aside for one.
+//! Groups of types that contend with one another: which requests count in a group, and which step aside for
+//! it.
 //!
-//! A request in flight is counted in the group of its type while it isn't suspended. One that comes to the
-//! head of its line while its group is full steps aside, into the group's line, in which the policy's order
-//! holds again. Nobody behind it waits for it. When the group has room, the first of those aside goes as if
-//! it had stood where it was: before what arrived later. A group that is dissolved bounds nothing any more,
-//! and is gone when nobody is aside.
+//! A request in flight is counted in the group of its type while it isn't suspended. A request that comes to
+//! the head of its line while its group is full steps aside, into the group's line, in which the policy's
+//! order holds again. Nobody behind it waits for it. When the group has room, the first request aside goes as
+//! if it had stood where it was: before later arrivals. A dissolved group bounds nothing, and is gone when
+//! nobody is aside.
 
 use alloc::vec::Vec;
 
@@ -285,7 +286,7 @@ impl Gate {
         }
     }
 
-    /// The groups, for those who look on.
+    /// The groups, for an operator who watches.
     pub(super) fn snapshot_of_groups(&self) -> Vec<GroupSnapshot> {
         let formed =
             self.contention.groups.iter().flatten().filter(|group| group.formed && !group.is_released());

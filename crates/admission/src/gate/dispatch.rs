@@ -81,8 +81,8 @@ impl Gate {
         in_groups || after > before && waits
     }
 
-    /// The next of a class that may start now. Heads whose group is full step aside, those who have waited
-    /// for too long back.
+    /// The next request of a class that may start now. A head whose group is full steps aside, and a head
+    /// that has waited for too long steps back.
     pub(super) fn next_of(&mut self, class: u8) -> Turn {
         loop {
             self.put_oldest_first(class);

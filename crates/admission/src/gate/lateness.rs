@@ -1,12 +1,12 @@
 //! Finds the requests that have become late, and tells the rule for refusing.
 //!
-//! A request in a queue may be late long before it ends, and one whose client has given up is never
-//! answered. If only what has completed were judged, a line in which all are late would look as if all were
-//! in time, as long as others pass it. So a request that is present at the age from which on it is late is
-//! told then, once, and isn't judged again when it ends. Nothing can start because of it, so that it needs no
-//! alarm: it is exact to tell it at the beginning of the next call, as with the other instants of
-//! `timers.rs`; who leaves the gate unanswered after that age has been told by then. While its client
-//! thinks a request doesn't age: from then on it is judged when it ends.
+//! A request in a queue may be late long before it ends, and a request whose client has given up is never
+//! answered. Judged by completions alone, a line in which all requests are late would look as if all were in
+//! time, as long as others pass it. So a request is told once its age is that from which on it is late, and
+//! isn't judged again when it ends. Nothing can start because of that, so no alarm is needed: it is told at
+//! the beginning of the next call, as the other instants of `timers.rs` are. So a request that leaves
+//! unanswered after that age has been told. While its client thinks a request doesn't age; from then on it is
+//! judged when it ends.
 
 use super::Gate;
 use crate::request::Ticket;

@@ -1,11 +1,11 @@
 //! Requests that have waited for so long that their clients would leave in service: the gate's part.
 //!
-//! It is looked at when its turn has come: then it goes to the late ones of its class (`gate/stalls.rs` has
-//! their lines), once, and the next is looked at. There it goes when no newcomer could; it isn't held back
-//! as after a stall, since the service is as it was. Those who find out what a type costs go in any case,
-//! since others stand behind them. Short ones and long ones wait in lines of their own and are in service
-//! for as long as each takes, so what is known of those who leave is of each line: the line in which a
-//! request waited, whatever the lane of its type is by now. Under FIFO nobody overtakes.
+//! A request's wait is looked at when its turn has come. If it is too long, the request goes to the late
+//! lines of its class (`gate/stalls.rs`), once, and the next request is looked at. A late request goes when
+//! no newcomer could; unlike after a stall nothing else holds it back, since the service is as it was. Scouts
+//! of unknown types go in any case, since others stand behind them. What is known of leavers is kept for each
+//! line, because short and long requests wait apart and are in service for different times. It counts for the
+//! line in which a request waited, whatever the lane of its type is by now. Under FIFO nobody overtakes.
 
 use super::Gate;
 use crate::leavers::Leavers;
@@ -18,7 +18,7 @@ use crate::without::Mechanism;
 const LOOK: usize = 8;
 
 impl Gate {
-    /// What is known of those who leave a line.
+    /// What is known of the leavers of a line.
     pub(super) fn leavers(&self, line: Line) -> &Leavers {
         if is_long(line) { &self.long_leavers } else { &self.leavers }
     }

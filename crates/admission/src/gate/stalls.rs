@@ -1,15 +1,15 @@
 //! A service that stands still, in the gate: which requests wait for it, and which come after newcomers then.
 //!
-//! A request that arrived before a certain one is late. The lines of a class are there twice, and a late one
-//! is in the second pair, in which the policy's order holds as well; aging doesn't bind between late ones
-//! and newcomers. A late one goes when no newcomer of its class could, and only while the service is busy
-//! with fewer requests than it works on at once: with what would lie idle. (Beside others, one late one
-//! after another would take its share of a core all the time, and a long newcomer three times as long.)
+//! A request that arrived before the watermark is late. Each class has its lines twice; late requests wait in
+//! the second pair, in which the policy's order holds as well. Aging doesn't bind between late requests and
+//! newcomers. A late request goes when no newcomer of its class could, and only while the service is busy
+//! with fewer requests than it works on at once: with what would lie idle. (Beside newcomers, late requests
+//! would take a share of a core all the time, and a long newcomer three times as long.)
 //!
 //! When a stall ends, all that waits becomes late in one step: the pairs are swapped, and the watermark
-//! moves. (Where late ones of an earlier stall are left, or others (`gate/leavers.rs`), those who wait join
-//! them one by one.) Requests of a type that nobody knows yet stand behind their scout, and are late when
-//! they come to their line; those aside for their group stay there.
+//! moves. (Where late requests of an earlier stall or of `gate/leavers.rs` are left, the others join them one
+//! by one.) Requests of an unknown type stand behind their scout, and are late when they come to their line.
+//! Requests aside for their group stay there.
 
 use alloc::vec::Vec;
 

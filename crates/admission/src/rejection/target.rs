@@ -1,10 +1,10 @@
 //! Ours: holds a response time, its mean or its p95, by bounding how many are present.
 //!
-//! **Idea.** Present are those who wait and those whom the service is busy with. By Little's law their
-//! number is the rate of completions times the mean response time, whatever the order of service: T = N/X.
-//! So to bound N is to hold T, and N is known now, where response times are known when it is too late. One
-//! too many is refused on arrival. Refusing the most expensive first would hold the mean with fewer refusals,
-//! and starve the clients that ask for it; a type that may take longer gets a target of its own.
+//! **Idea.** Present are the requests that wait and those that the service is busy with. By Little's law
+//! their number is the rate of completions times the mean response time, whatever the order of service: T =
+//! N/X. So to bound N is to hold T, and N is known now, where response times are known when it is too late.
+//! One too many is refused on arrival. Refusing the most expensive first would hold the mean with fewer
+//! refusals, and starve the clients that ask for it; a type that may take longer gets a target of its own.
 //!
 //! **Formula.** N ≤ K = K(ρ, X T_ref e^(−d)), with a fraction of a place granted by chance.
 //!

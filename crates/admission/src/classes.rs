@@ -415,6 +415,7 @@ impl Classes {
             standing: Standing::InReach,
             class: class.chosen.id,
             weight: class.weight,
+            adapted: class.weight.as_f64() / class.chosen.weight.as_f64(),
             turns: class.chosen.turns,
             queued: class.waiting.len(),
             in_flight: class.in_flight,

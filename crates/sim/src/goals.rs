@@ -3,8 +3,9 @@
 //!
 //! The queue is the real gate with 150 connections, as many as the paper's Apache has workers. A CGI request
 //! blocks a worker and hardly needs the processor, an SSL request needs the processor, which the classes
-//! share by weights. An [`Adapter`] moves the shares of each. A tick has five seconds. Under the published
-//! method the gate adapts nothing: the experiment sets its weights ([`Published`]).
+//! share by weights. An [`Adapter`] moves the shares of both alike, by what queue and processor take together.
+//! Beside it, goals split over the resources by utilization, with an adapter for each, and the published method
+//! ([`Published`]). A tick has five seconds.
 //!
 //! **Where the paper says too little.** It gives no service times. Those here are calibrated by what it says
 //! without adaptation: 150 workers that serve 850 requests a second meet all of its Table 2 (b); blocking for
@@ -16,8 +17,8 @@ mod published;
 mod settling;
 
 use admission::{
-    Adaptation, Adapter, ClassGoal, ClassId, Duration, Event, Instant, Measure, Order, Policy, Promised,
-    Served, ServiceClass, Statistic, Turns, Weight,
+    Adaptation, Adapter, ClassGoal, ClassId, Duration, Event, GroupWeights, Instant, Measure, Order, Policy,
+    Promised, Served, ServiceClass, Statistic, Turns, Weight,
 };
 
 use crate::arrivals::{Arrivals, Rate};
@@ -37,6 +38,8 @@ pub const TICK: Duration = Duration::from_secs(5);
 pub const WORKERS: u32 = 150;
 /// The processor time of a CGI request, in seconds.
 const CGI_WORK: f64 = 2e-4;
+/// The weight that a control group begins with.
+const FORMER: u64 = 100;
 /// How long a CGI request blocks its worker, in seconds.
 pub const CGI_BLOCKS: f64 = 2.86;
 /// What 150 workers serve in Table 2, per second.
@@ -59,8 +62,10 @@ pub enum Sharing {
 pub enum Method {
     /// By the published adaptation.
     Published,
-    /// By the gate's own.
+    /// By the gate's own: both resources have the same shares.
     Ours,
+    /// By the gate's own, but each resource has shares of its own, for its part of each goal.
+    Split,
 }
 
 /// The mean waits of three classes with these rates, in seconds: one cell of Table 2. Only
@@ -212,6 +217,21 @@ pub fn experiments() -> Vec<Experiment> {
     ]
 }
 
+/// Beyond the paper: both resources are contended at once. The first class needs the processor most, the second
+/// the workers.
+pub fn opposite_needs() -> Experiment {
+    Experiment {
+        name: "opposite needs",
+        what: "both resources, Poisson arrivals",
+        load: vec![(0, [8.0, 4.0], [5.0, 42.0])],
+        goals: vec![(50, [0.3, 0.15]), (300, [0.32, 0.13])],
+        regular: false,
+        ssl: 0.070,
+        ticks: 600,
+        interval: 40,
+    }
+}
+
 impl Experiment {
     /// Plays it once.
     ///
@@ -258,13 +278,15 @@ impl Experiment {
 
 /// What moves shares.
 enum Movers {
-    /// The processor's. The gate adapts the shares of its queue itself.
+    /// Those of both.
     Ours(Adapter),
+    /// The processor's. The gate adapts the shares of its queue itself.
+    Split(Adapter),
     /// The queue's and the processor's.
     Published { queue: Published, processor: Published },
 }
 
-/// Watches both resources, splits the goals over them, and has the shares adapted.
+/// Watches both resources, and has the shares adapted.
 struct Watch<'a> {
     experiment: &'a Experiment,
     policy: Policy,
@@ -290,6 +312,7 @@ impl<'a> Watch<'a> {
         let published = Published::new(2, experiment.interval);
         let movers = match method {
             Method::Ours => Movers::Ours(Adapter::new(Instant::ZERO, policy.adaptation, &promised)),
+            Method::Split => Movers::Split(Adapter::new(Instant::ZERO, policy.adaptation, &promised)),
             Method::Published => Movers::Published { queue: published.clone(), processor: published },
         };
         Self {
@@ -307,12 +330,21 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Tells both resources the local goals, if they differ from those of before.
+    /// Tells the goals, or each resource its part of them, if they differ from those of before.
     fn set_goals(&mut self, steering: &mut Steering<'_>) {
         let step = self.experiment.goals.iter().rev().find(|(from, _)| *from <= self.tick);
         let goals = step.map(|(_, goals)| *goals);
         let is_new = goals != self.goals;
         let Some(wanted) = goals else { return };
+        if let Movers::Ours(adapter) = &mut self.movers {
+            if is_new {
+                let promised = [0, 1]
+                    .map(|place| Promised::new(id(place), Some(goal(wanted[place], Measure::Response))));
+                adapter.change(steering.now(), self.policy.adaptation, &promised);
+                self.goals = goals;
+            }
+            return;
+        }
         if !is_new && self.tick - self.since < self.experiment.interval {
             return;
         }
@@ -328,7 +360,8 @@ impl<'a> Watch<'a> {
         }
         self.local = local;
         match &mut self.movers {
-            Movers::Ours(adapter) => {
+            Movers::Ours(_) => {}
+            Movers::Split(adapter) => {
                 let promised = [0, 1]
                     .map(|place| Promised::new(id(place), Some(goal(local[place][0], Measure::Response))));
                 adapter.change(steering.now(), self.policy.adaptation, &promised);
@@ -347,7 +380,7 @@ impl<'a> Watch<'a> {
     /// Ends a tick of both resources. The first class's share of the processor.
     fn end_tick(&mut self, at: Instant, steering: &mut Steering<'_>) -> f64 {
         let (has_moved, shares) = match &mut self.movers {
-            Movers::Ours(adapter) => {
+            Movers::Ours(adapter) | Movers::Split(adapter) => {
                 let has_moved = adapter.pass(at, |_| true);
                 while adapter.poll_news().is_some() {}
                 (has_moved, [0, 1].map(|place| adapter.share(place)))
@@ -355,22 +388,33 @@ impl<'a> Watch<'a> {
             Movers::Published { queue, processor } => {
                 if queue.end_tick() {
                     self.moves += 1;
-                    for (place, class) in self.policy.classes.iter_mut().enumerate() {
-                        class.weight = weight(queue.share(place) * 1e3);
-                    }
-                    steering.set_policy(self.policy.clone());
+                    let shares = [0, 1].map(|place| queue.share(place));
+                    weigh_queue(&mut self.policy, steering, shares);
                 }
                 (processor.end_tick(), [0, 1].map(|place| processor.share(place)))
             }
         };
         if has_moved {
             self.moves += 1;
+            if matches!(self.movers, Movers::Ours(_)) {
+                weigh_queue(&mut self.policy, steering, shares);
+            }
             for source in 0..4 {
-                steering.weigh(source, shares[source % 2]);
+                // Both have half at first.
+                let weight = GroupWeights::V2.adapted(FORMER, 2.0 * shares[source % 2]);
+                steering.weigh(source, weight as f64);
             }
         }
         shares[0]
     }
+}
+
+/// Has the gate's classes take turns by these shares.
+fn weigh_queue(policy: &mut Policy, steering: &mut Steering<'_>, shares: [f64; 2]) {
+    for (class, share) in policy.classes.iter_mut().zip(shares) {
+        class.weight = weight(share * 1e3);
+    }
+    steering.set_policy(policy.clone());
 }
 
 /// Divides a goal, in seconds, over resources by how much a class uses each: D_j = D·u_j / Σ u. A resource
@@ -403,13 +447,18 @@ impl Observer for Watch<'_> {
     fn served(&mut self, at: Instant, row: &Row, _: &mut Steering<'_>) {
         let Some(began) = row.dispatched else { return };
         let (place, service) = (row.kind as usize % 2, at.since(began));
+        let alone = Duration::from_nanos(row.service_time.as_nanos()).min(service);
+        let wait = service.saturating_sub(alone);
         self.used[place][0] += row.service_time.as_millis_f64() / 1e3;
         self.now.processor[place].0 += 1.0;
         self.now.processor[place].1 += service.as_secs_f64();
         match &mut self.movers {
             Movers::Ours(adapter) => {
-                let alone = Duration::from_nanos(row.service_time.as_nanos()).min(service);
-                let wait = service.saturating_sub(alone);
+                let wait = wait.saturating_add(row.queue_wait());
+                let served = Served { arrived: row.arrived, wait, service: alone, work: row.service_time };
+                adapter.observe(place, served);
+            }
+            Movers::Split(adapter) => {
                 let served = Served { arrived: began, wait, service: alone, work: row.service_time };
                 adapter.observe(place, served);
             }

@@ -162,7 +162,7 @@ impl Case {
         let lines = self.lines(&self.keys(goals));
         let watcher = self.clone();
         let watch = move |gate: &Gatekeeper, begin| match method {
-            Method::Ours => watcher.watch(gate, begin),
+            Method::Ours | Method::Split => watcher.watch(gate, begin),
             Method::Published => watcher.adapt(gate, begin),
         };
         let (ended, shares) = self.drawn().meet(lines, self.cpu, watch).await?;

@@ -3,9 +3,9 @@
 //!
 //! The queue is the real gate with 150 connections, as many as the paper's Apache has workers. A CGI request
 //! blocks a worker and hardly needs the processor, an SSL request needs the processor, which the classes
-//! share by weights. An [`Adapter`] moves the shares of both alike, by what queue and processor take together.
-//! Beside it, goals split over the resources by utilization, with an adapter for each, and the published method
-//! ([`Published`]). A tick has five seconds.
+//! share by weights. An [`Adapter`] moves the shares of both alike, by what queue and processor take
+//! together. Beside it, goals are split over the resources by utilization, with an adapter for each, or with
+//! the published method for each ([`Published`]). A tick has five seconds.
 //!
 //! **Where the paper says too little.** It gives no service times. Those here are calibrated by what it says
 //! without adaptation: 150 workers that serve 850 requests a second meet all of its Table 2 (b); blocking for
@@ -217,7 +217,7 @@ pub fn experiments() -> Vec<Experiment> {
     ]
 }
 
-/// Beyond the paper: both resources are contended at once. The first class needs the processor most, the second
+/// Beyond the paper: both resources are short at once. The first class needs the processor most, the second
 /// the workers.
 pub fn opposite_needs() -> Experiment {
     Experiment {

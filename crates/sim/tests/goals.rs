@@ -78,8 +78,7 @@ fn ours_settles_at_least_twice_as_fast_as_the_published_adaptation() {
     assert!(2 * ours_sum <= theirs_sum);
 }
 
-/// The mean of what each class waited for and needed at both resources, in the second half of a change, over its
-/// goal.
+/// The mean of what each class took at both resources, in the second half of a change, over its goal.
 fn over_goals(change: &Change, runs: &[Vec<Seen>]) -> [f64; 2] {
     let late = change.ticks.start.midpoint(change.ticks.end)..change.ticks.end - 1;
     let [queue, processor] = [Resource::Queue, Resource::Processor]

@@ -1,7 +1,7 @@
 //! Weights of control groups: the processor behind the gate is shared by classes as the gate's queue is.
 //!
-//! **Idea.** A class's delay is made at two resources: in the queue, and at the processor where its workers have
-//! a control group of their own. Both get the same shares, by the whole delay: where nobody waits, shares have no
+//! **Idea.** A class's delay is made at two resources: in the queue, and at the processor where its workers
+//! have a control group. Both get the same shares, by the whole delay. Where nobody waits, shares have no
 //! effect, so wherever the bottleneck moves, the right ones are in force there.
 //!
 //! **Formula.** weight = former weight · share / share of the configured weight, within the kernel's bounds.

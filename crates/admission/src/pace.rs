@@ -89,7 +89,7 @@ impl Pace {
         self.set_rate();
     }
 
-    /// Brings it to this instant.
+    /// Brings the pace to this instant.
     pub(crate) fn advance(&mut self, now: Instant) {
         let passed = now.as_nanos().saturating_sub(self.now.as_nanos());
         if passed == 0 {

@@ -195,7 +195,7 @@ pub struct Report {
     point: f64,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start.

@@ -43,7 +43,7 @@ pub struct Options {
 /// What can be measured.
 pub const PARTS: [&str; 6] = ["table", "shares", "4", "5", "6", "7"];
 
-/// Runs it. Returns what came out, as text.
+/// Runs the experiment. Returns its report.
 ///
 /// # Errors
 /// If something doesn't start.

@@ -156,7 +156,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Stops it as if it had crashed, and starts it again on its data.
+    /// Stops the server as if it had crashed, and starts it again on its data.
     ///
     /// # Errors
     /// If it doesn't start.

@@ -25,7 +25,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Makes one.
+    /// Makes a certificate with its key.
     ///
     /// # Errors
     /// If it can't be made, or written.

@@ -146,7 +146,7 @@ impl Laboratory {
     }
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start, or a request fails.

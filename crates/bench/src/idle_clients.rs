@@ -60,7 +60,7 @@ pub struct Report {
     pub beside: Vec<f64>,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start, or a connection or transaction fails.

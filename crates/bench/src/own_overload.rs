@@ -119,7 +119,7 @@ pub struct Report {
     pub refusals: Refusals,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start, or processor quotas can't be had here.

@@ -69,7 +69,7 @@ pub struct PageReport {
     pub sections: Vec<Section>,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
 /// If there can be no link, something doesn't start, or the page didn't come over one connection.

@@ -82,7 +82,7 @@ fn settled(step: Duration) -> Duration {
     SETTLED.min(step / 2)
 }
 
-/// Runs it, or goes on with it.
+/// Runs the experiment, or goes on with it.
 ///
 /// # Errors
 /// If something doesn't start; what was measured before is kept.

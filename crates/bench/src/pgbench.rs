@@ -84,7 +84,7 @@ pub fn initialize(server: &PrivateServer, scale: u32) -> Result<(), Error> {
     output(command).map(|_| ())
 }
 
-/// Runs it through a port of 127.0.0.1 and waits for its end.
+/// Runs pgbench through a port of 127.0.0.1 and waits for its end.
 ///
 /// # Errors
 /// If pgbench fails, or one of its transactions does.

@@ -46,8 +46,8 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts one before `server`, with so many server connections and room for so many clients. It lets
-    /// everybody in where the server does, and asks for SCRAM elsewhere.
+    /// Starts a PgBouncer before `server`, with so many server connections and room for so many clients. It
+    /// lets everybody in where the server does, and asks for SCRAM elsewhere.
     ///
     /// # Errors
     /// If it isn't installed (the message names the package) or doesn't start (the message quotes its log).

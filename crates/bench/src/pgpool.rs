@@ -35,8 +35,8 @@ pub struct PgPool {
 }
 
 impl PgPool {
-    /// Starts one before `server` with so many processes, as many sessions at once, and room for so many
-    /// clients that wait.
+    /// Starts a pgpool-II before `server` with so many processes, as many sessions at once, and room for so
+    /// many clients that wait.
     ///
     /// # Errors
     /// If it isn't installed (the message names the package), the server asks for passwords, or it doesn't

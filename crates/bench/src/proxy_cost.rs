@@ -149,7 +149,7 @@ impl Laboratory {
     }
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start, or a transaction fails.

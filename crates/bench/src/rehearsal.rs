@@ -77,7 +77,7 @@ impl Report {
     }
 }
 
-/// Runs it.
+/// Runs the rehearsal.
 ///
 /// # Errors
 /// If something isn't installed or doesn't start, or a request is answered otherwise than it should be.

@@ -98,7 +98,7 @@ async fn peak(options: &Options) -> Result<f64, Error> {
         .await
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start.

@@ -208,7 +208,7 @@ fn slowdown(served: &Served) -> f64 {
     crate::stats::mean(&served.responses.iter().filter_map(slower).collect::<Vec<_>>())
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
 /// If there can be no link, a server doesn't start, or the trace can't be read.

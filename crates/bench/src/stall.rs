@@ -115,7 +115,7 @@ pub struct Report {
     pub results: Vec<Vec<Turned>>,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start.

@@ -58,7 +58,7 @@ pub struct Costs {
     pub browser_viewing: Vec<f64>,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start, or a statement fails.

@@ -266,7 +266,7 @@ impl Connection {
         })
     }
 
-    /// Closes it, so that nobody inherits what it has begun.
+    /// Closes the session, so that nobody inherits what it has begun.
     pub(crate) fn close(self) {
         match self {
             Self::Pooled(object) => drop(Object::take(object)),

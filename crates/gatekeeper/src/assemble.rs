@@ -57,7 +57,8 @@ enum Bound {
 }
 
 impl Running {
-    /// Has it follow another configuration, for the same protocol: that never changes in a running process.
+    /// Has the gate follow another configuration, for the same protocol: that never changes in a running
+    /// process.
     pub(crate) fn reload(&self, told: Told, policy: Policy) {
         match (&self.status, told) {
             (Status::Postgres(status), Told::Postgres(settings)) => status.reload(settings, policy),

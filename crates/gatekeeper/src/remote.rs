@@ -102,17 +102,17 @@ impl Remote {
         })
     }
 
-    /// Asks it to change something.
+    /// Asks the gatekeeper to change something.
     pub(crate) async fn patch(&self, path: &str, body: String) -> Result<Answer, Failure> {
         self.ask(Method::PATCH, path, body).await
     }
 
-    /// Asks it to do something.
+    /// Asks the gatekeeper to do something.
     pub(crate) async fn post(&self, path: &str, body: String) -> Result<Answer, Failure> {
         self.ask(Method::POST, path, body).await
     }
 
-    /// Asks it to do something that takes as long as the longest transaction.
+    /// Asks the gatekeeper to do something that takes as long as the longest transaction.
     pub(crate) async fn post_for_as_long_as_it_takes(
         &self,
         path: &str,

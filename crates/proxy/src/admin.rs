@@ -160,7 +160,7 @@ pub trait GateView: Send + Sync {
             _ => Ok(()),
         }
     }
-    /// Lets them go.
+    /// Lets paused requests go.
     ///
     /// # Errors
     /// Why it can't.

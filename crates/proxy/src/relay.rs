@@ -58,7 +58,7 @@ impl Relay {
         self.mood.swap(LISTENS, Ordering::AcqRel) == CALLED
     }
 
-    /// Wakes it.
+    /// Wakes the present user.
     pub(crate) fn call(&self) {
         // The task that hushes it is told of the call, and if it listens by now, the call is passed on.
         if self.mood.load(Ordering::Relaxed) != LISTENS

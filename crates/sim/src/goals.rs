@@ -233,7 +233,7 @@ pub fn opposite_needs() -> Experiment {
 }
 
 impl Experiment {
-    /// Plays it once.
+    /// Plays the experiment once.
     ///
     /// # Errors
     /// The errors of [`run`].

@@ -44,7 +44,7 @@ struct Shared {
     failure: RefCell<Option<String>>,
 }
 
-/// Runs it; every answer has to have the status.
+/// Runs the closed loop; every answer has to have the status.
 ///
 /// # Errors
 /// With the first other answer.

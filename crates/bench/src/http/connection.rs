@@ -80,7 +80,7 @@ impl Connection {
         Ok(head)
     }
 
-    /// Closes it with a reset, as a client does whose user is gone.
+    /// Closes the connection with a reset, as a client does whose user is gone.
     pub(crate) fn reset(self) {
         // If it is refused, the connection is closed in the usual way.
         let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));

@@ -141,7 +141,7 @@ struct State {
 }
 
 impl OpenRun {
-    /// Runs it until every request has ended.
+    /// Runs the open loop until every request has ended.
     ///
     /// # Errors
     /// If there is no timer.

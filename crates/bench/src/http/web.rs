@@ -43,7 +43,7 @@ pub(crate) enum HaProxyRole {
 pub(crate) struct HaProxy(Server);
 
 impl HaProxy {
-    /// Starts one.
+    /// Starts HAProxy.
     pub(crate) fn start(role: HaProxyRole, cpu: Option<usize>) -> Result<Self, Error> {
         let port = free_port()?;
         let configuration = haproxy_configuration(role, port);
@@ -88,12 +88,12 @@ pub(crate) enum NginxRole {
 pub(crate) struct Nginx(Server);
 
 impl Nginx {
-    /// Starts one.
+    /// Starts nginx.
     pub(crate) fn start(role: &NginxRole, cpu: Option<usize>) -> Result<Self, Error> {
         Self::listening(role, |port| format!("127.0.0.1:{port}"), cpu)
     }
 
-    /// Starts one that speaks TLS, and HTTP/2 with clients that want it, on all addresses.
+    /// Starts an nginx that speaks TLS, and HTTP/2 with clients that want it, on all addresses.
     pub(crate) fn start_secured(
         role: &NginxRole,
         identity: &Identity,
@@ -147,7 +147,7 @@ pub(crate) fn write_files(directory: &Path, sizes: &[usize]) -> Result<(), Error
     Ok(())
 }
 
-/// Starts one with a configuration file, which is told by its path.
+/// Starts an nginx with a configuration file, which is told by its path.
 fn start(
     name: &str,
     port: u16,

@@ -1,5 +1,5 @@
-//! A connection to MariaDB, driven by a task of its own: the driver's is broken by a question that nobody
-//! waits for any more.
+//! A connection to MariaDB, held by a task of its own: the driver breaks a connection whose question is given
+//! up.
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Row, Value};

@@ -15,8 +15,8 @@ pub(super) enum Front {
 }
 
 impl Front {
-    /// Starts it before an origin at this port, beside the clients: the origin has a processor of its own.
-    /// Blocks.
+    /// Starts the gate or peer before an origin at this port, beside the clients: the origin has a processor
+    /// of its own. Blocks.
     pub(super) fn start(way: Way, setting: Setting, origin: u16) -> Result<Self, Error> {
         let value = |key| setting.value(key);
         Ok(match way {

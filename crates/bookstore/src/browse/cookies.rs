@@ -12,7 +12,7 @@ const LENGTH_BOUND: usize = 4_096;
 pub(crate) struct Cookies(Vec<(String, String)>);
 
 impl Cookies {
-    /// Takes one from a `Set-Cookie`; forgets it if that says so. What can't be read, is too long or one
+    /// Takes a cookie from a `Set-Cookie`; forgets it if that says so. What can't be read, is too long or one
     /// too many is ignored.
     pub(crate) fn take(&mut self, header: &str) {
         let Ok(cookie) = Cookie::parse(header) else { return };

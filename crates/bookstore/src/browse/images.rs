@@ -29,7 +29,7 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Adds others.
+    /// Adds the counts of other images.
     pub(crate) fn add(&mut self, other: Self) {
         self.done += other.done;
         self.bytes += other.bytes;

@@ -14,7 +14,7 @@ use super::record::{Outcome, Record};
 /// How often there is a line where lines stay, in seconds.
 const LINES_EVERY: u64 = 10;
 
-/// Shows it until it is dropped.
+/// Shows the progress until it is dropped.
 pub(super) async fn show(phases: Vec<Phase>, record: Arc<Record>) {
     let bar = stderr().is_terminal().then(ProgressBar::new_spinner);
     if let Some(bar) = &bar {

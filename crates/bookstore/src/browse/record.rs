@@ -67,7 +67,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Adds one.
+    /// Adds a time.
     pub(crate) fn add(&mut self, time: Duration) {
         self.count += 1;
         self.sum += time;

@@ -63,7 +63,8 @@ pub(super) trait Work: Send + Sync + 'static {
     /// It makes no sense by halves: it is a transaction in any mode.
     const IS_WHOLE: bool = false;
 
-    /// Does it; perhaps several times, each time on a database that knows nothing of the times before.
+    /// Performs the page, perhaps several times, each time on a database that knows nothing of the times
+    /// before.
     fn perform(
         &self,
         db: &Session,

@@ -173,7 +173,7 @@ pub(crate) const EGRESSES: &[(&str, Egress)] =
 /// The slowest and the fastest uplink, in bits per second.
 pub const UPLINKS: std::ops::RangeInclusive<u64> = 64_000..=400_000_000_000;
 
-/// Reads it, and what the upstream's addresses say of TLS.
+/// Reads the keys of a gate for HTTP, and what the upstream's addresses say of TLS.
 pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
     let (upstream, scheme) = read_upstream(section);
     let http = Http {

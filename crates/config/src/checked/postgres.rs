@@ -74,7 +74,7 @@ pub(crate) const POOLINGS: &[(&str, Pooling)] =
 pub(crate) const ON_DISCONNECT: &[(&str, OnDisconnect)] =
     &[("default", OnDisconnect::Default), ("cancel", OnDisconnect::Cancel), ("finish", OnDisconnect::Finish)];
 
-/// Reads it; `listen_is_local` is the gate's.
+/// Reads the keys of a gate for PostgreSQL; `listen_is_local` is the gate's.
 pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool) -> Postgres {
     let allow_trust_relay = section.read("allow_trust_relay", raw::boolean);
     Postgres {

@@ -13,7 +13,7 @@ const BYTES_MAX: u64 = 1 << 28;
 /// More seconds than anybody records.
 const SECONDS_MAX: f64 = 1e9;
 
-/// Reads it. A first line that doesn't begin with a number is a heading.
+/// Reads the recorded requests. A first line that doesn't begin with a number is a heading.
 pub(super) fn read(path: &Path, names: &[&str]) -> Result<Arrivals, Complaint> {
     let text = read_file(path, BYTES_MAX)?;
     parse(&text, names)

@@ -10,7 +10,8 @@ use crate::raw::{self, Complaint, hint_for_unknown};
 
 const KEYS: [&str; 4] = ["first", "lasts", "next", "stays"];
 
-/// Reads them, from a file of their own (relative to `directory`) if one is named. `names`: of all types.
+/// Reads the sessions, from a file of their own (relative to `directory`) if one is named. `names`: of all
+/// types.
 pub(super) fn read(value: &DeValue<'_>, names: &[&str], directory: &Path) -> Result<Sessions, Complaint> {
     let DeValue::String(file) = value else { return table(value, names) };
     let text = read_file(&directory.join(&**file), crate::FILE_BYTES_MAX)

@@ -140,13 +140,13 @@ fn reasons(gate: &GateStatus) -> String {
     if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) }
 }
 
-/// Has it read its configuration again.
+/// Has the gatekeeper read its configuration again.
 pub(crate) fn reload(args: &AdminArgs) -> Result<String, Failure> {
     let remote = asked(args)?;
     done(&remote, block_on(remote.post("/reload", String::new()))?)
 }
 
-/// Has it end once its transactions have ended.
+/// Has the gatekeeper end once its transactions have ended.
 pub(crate) fn drain(args: &DrainArgs) -> Result<String, Failure> {
     let remote = asked(&args.admin)?;
     block_on(async {
@@ -160,7 +160,7 @@ pub(crate) fn drain(args: &DrainArgs) -> Result<String, Failure> {
     })
 }
 
-/// Has it start its successor, which takes over.
+/// Has the gatekeeper start its successor, which takes over.
 pub(crate) fn upgrade(args: &AdminArgs) -> Result<String, Failure> {
     let remote = asked(args)?;
     done(&remote, block_on(remote.post_for_as_long_as_it_takes("/upgrade", String::new()))?)
@@ -173,7 +173,7 @@ pub(crate) fn pause(args: &PauseArgs) -> Result<String, Failure> {
     })
 }
 
-/// Lets them go.
+/// Lets paused requests go.
 pub(crate) fn resume(args: &PauseArgs) -> Result<String, Failure> {
     hold(args, "resume", || ())
 }

@@ -49,7 +49,7 @@ pub(super) enum Link {
     Lost(String),
 }
 
-/// Shows it until a key or a signal ends it.
+/// Shows the facts of the page until a key or a signal ends it.
 pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
     let remote = asked(&args.admin)?;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {

@@ -23,7 +23,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// This one: by the path that it was called by, where another version may lie later.
+    /// The program of this process: by the path that it was called by, where another version may lie later.
     pub(crate) fn of_this_process() -> Self {
         let mut args = env::args_os();
         let called = args.next().map(PathBuf::from).filter(|path| path.components().count() > 1);

@@ -64,7 +64,7 @@ pub(crate) type Unsent = (hyper::Error, Option<Box<Request<ToService>>>);
 pub(crate) struct Late;
 
 impl Driven {
-    /// Begins one, whose responses may have so many fields.
+    /// Begins a connection, whose responses may have so many fields.
     ///
     /// # Errors
     /// The stream has ended.
@@ -205,7 +205,7 @@ impl Driven {
         .await
     }
 
-    /// Drives it to its end: it becomes something else, and hyper hands it over then.
+    /// Drives the connection to its end: it becomes something else, and hyper hands it over then.
     pub(crate) async fn run(mut self) {
         poll_fn(|context| {
             self.drive(context);

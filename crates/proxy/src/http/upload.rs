@@ -154,7 +154,7 @@ impl Stage {
         }
     }
 
-    /// Ends it, but for its right to be in flight.
+    /// Ends the upload, but for its right to be in flight.
     fn take(&mut self) -> Option<Permit> {
         match mem::replace(self, Self::Ended) {
             Self::Placed(permit, _) | Self::Whole(permit) => Some(permit),

@@ -97,7 +97,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Counts one more.
+    /// Counts a time.
     pub fn record(&mut self, duration: Duration) {
         let seconds = duration.as_secs_f64();
         self.counts[BOUNDS_SECONDS.partition_point(|bound| *bound < seconds)] += 1;

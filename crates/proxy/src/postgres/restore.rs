@@ -131,7 +131,8 @@ impl Plan {
         std::iter::once(&self.lift).chain(&self.encoding).chain(statements).chain(&self.last_encoding)
     }
 
-    /// Says it. Not cancel-safe: a connection on which it was given up in the midst must be closed.
+    /// Sends what the connection lacks. Not cancel-safe: a connection on which it was given up in the midst
+    /// must be closed.
     pub(super) async fn carry_out(
         self,
         server: &mut Server,

@@ -26,7 +26,7 @@ impl Clock {
         self.ends.insert(handle, self.shows + work);
     }
 
-    /// Takes one out. What was left of it.
+    /// Takes a request out. Returns the service time that was left of it.
     pub(super) fn stop(&mut self, handle: u32) -> f64 {
         self.ends.remove(handle).unwrap_or(self.shows) - self.shows
     }

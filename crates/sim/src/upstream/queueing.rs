@@ -86,7 +86,7 @@ impl Queueing {
         Some((handle, self.clock - end))
     }
 
-    /// Takes one out. What was left of it.
+    /// Takes a request out. Returns the service time that was left of it.
     pub(super) fn stop(&mut self, handle: u32) -> f64 {
         if let Some(end) = self.serving.remove(handle) {
             self.serve_next();

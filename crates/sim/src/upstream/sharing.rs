@@ -115,7 +115,7 @@ impl Sharing {
         Some((handle, -left))
     }
 
-    /// Takes one out. What was left of it.
+    /// Takes a request out. Returns the service time that was left of it.
     pub(super) fn stop(&mut self, handle: u32) -> f64 {
         let kind = self.kinds[handle as usize] as usize;
         self.count -= 1;

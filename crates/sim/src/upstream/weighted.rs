@@ -62,7 +62,7 @@ impl Weighted {
         Some((handle, -left))
     }
 
-    /// Takes one out. What was left of it.
+    /// Takes a request out. Returns the service time that was left of it.
     pub(super) fn stop(&mut self, handle: u32) -> f64 {
         let left = self.clocks[self.source_of[handle as usize]].stop(handle);
         self.set_rates();

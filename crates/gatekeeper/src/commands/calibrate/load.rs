@@ -34,7 +34,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Starts it; it must run for so long.
+    /// Starts the load; it must run for so long.
     pub(super) fn start(command: &[OsString], needed: Duration) -> Result<Self, Failure> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(Failure::Usage("there is no load command; write it behind --".to_owned()));
@@ -79,7 +79,7 @@ impl Load {
         Failure::Runtime(message)
     }
 
-    /// Ends it, and what it has started.
+    /// Ends the load, and what it has started.
     pub(super) async fn end(mut self) {
         self.tell(Signal::TERM);
         let _ = timeout(END_TIMEOUT, self.child.wait()).await;

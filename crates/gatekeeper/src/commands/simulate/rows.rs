@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sim::{Outcome, Run, Scenario};
 
-/// Writes them.
+/// Writes a row for each request.
 pub(super) fn write(path: &Path, scenario: &Scenario, run: &Run) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     writeln!(

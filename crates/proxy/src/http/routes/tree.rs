@@ -1,4 +1,4 @@
-//! The places of all paths: what is counted at each, told apart and shown.
+//! The places of all paths: the words that were counted at each, told apart, and shown.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use super::segment::Segment;
 use crate::http::classify::request_type;
 use crate::observe::TypeName;
 
-/// Requests with a word are of a type of their own once so many had it at its place. With fewer, users of a
-/// site whose names are in its paths would be told apart by chance: of a thousand, each as busy as the
-/// others, 4 tells 19 apart, 2 ninety.
+/// The fewest requests with a word at its place before the word makes a type of its own. Fewer would tell
+/// users apart by chance where their names are in the paths: of a thousand equally busy users, 4 tells 19
+/// apart, 2 tells ninety.
 pub(super) const APART: u32 = 4;
 /// The fewest requests that must have had a word before it is shown.
 pub(crate) const SEEN: u32 = 50;

@@ -1,4 +1,5 @@
-//! What comes from the server: whose answer it is, what it means for the session, and what the client gets.
+//! Answers of the server: whose answer each message is, what it means for the session, and what the client
+//! gets.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -72,7 +72,7 @@ impl Pools {
         is_new
     }
 
-    /// Lets them go; without a database all of them. `false`: they weren't held up.
+    /// Lets paused requests go; without a database all of them. `false`: they weren't held up.
     pub(crate) fn resume(&self, database: Option<&str>) -> bool {
         let mut state = self.state.lock();
         let paused = &mut state.paused;

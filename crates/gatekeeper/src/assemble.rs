@@ -188,7 +188,7 @@ pub(crate) struct Start<'a> {
 }
 
 impl Gates {
-    /// Has them all listen.
+    /// Has all gates listen.
     pub(crate) async fn start(world: &World, mut start: Start<'_>) -> Result<Self, Failure> {
         let mut gates = Self::default();
         for gate in &world.gates {

@@ -260,8 +260,7 @@ pub(crate) fn join_cookies(fields: &mut HeaderMap) {
     }
 }
 
-/// Makes one length of several equal lengths (RFC 9110, section 8.6). HTTP/2 allows them, many services
-/// refuse them.
+/// Makes one length of equal lengths (RFC 9110, section 8.6). HTTP/2 allows them, many services refuse them.
 ///
 /// # Errors
 /// They differ.

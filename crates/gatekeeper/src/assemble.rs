@@ -26,7 +26,7 @@ mod mysql;
 mod postgres;
 
 pub(crate) use http::page;
-pub(crate) use mysql::users as mysql_users;
+pub(crate) use mysql::{asked as mysql_asked, users as mysql_users};
 pub(crate) use postgres::authentication;
 
 /// A gate that runs, as a reload and its state file know it.

@@ -10,6 +10,10 @@ use clap::{
     Arg, ArgMatches, Args, Command as ClapCommand, Error, FromArgMatches, Parser, Subcommand, ValueEnum,
 };
 
+mod users;
+
+pub(crate) use users::{UsersCommand, UsersImportArgs};
+
 /// An overload-control proxy: stands in front of a database or a web site, learns what each request costs,
 /// decides which requests wait, and refuses what cannot be served in time.
 #[derive(Debug, Parser)]
@@ -86,6 +90,11 @@ pub(crate) enum Command {
         /// PgBouncer's file.
         #[arg(value_name = "pgbouncer.ini")]
         file: PathBuf,
+    },
+    /// Make the users file of a gate for MySQL or MariaDB.
+    Users {
+        #[command(subcommand)]
+        command: UsersCommand,
     },
 }
 

@@ -13,6 +13,7 @@ mod table;
 mod top;
 mod types;
 mod uplink;
+mod users;
 mod why;
 
 pub(crate) use calibrate::calibrate;
@@ -26,4 +27,5 @@ pub(crate) use simulate::simulate;
 pub(crate) use top::top;
 pub(crate) use types::types;
 pub(crate) use uplink::set_up;
+pub(crate) use users::import_users;
 pub(crate) use why::why;

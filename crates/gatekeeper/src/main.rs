@@ -25,7 +25,7 @@ mod remote;
 mod signals;
 mod state;
 
-use cli::{Cli, Command, UplinkCommand};
+use cli::{Cli, Command, UplinkCommand, UsersCommand};
 
 /// Why a command ended badly, in words for the user.
 enum Failure {
@@ -93,6 +93,9 @@ fn main() -> ExitCode {
         Command::Enforce(args) => commands::enforce(&args).and_then(|text| print(&text)),
         Command::Pause(args) => commands::pause(&args).and_then(|text| print(&text)),
         Command::Resume(args) => commands::resume(&args).and_then(|text| print(&text)),
+        Command::Users { command: UsersCommand::Import(args) } => {
+            commands::import_users(&args).and_then(|text| print(&text))
+        }
         Command::Import { file } => commands::import(&file).and_then(|text| print(&text)),
     };
     let (message, code) = match result {

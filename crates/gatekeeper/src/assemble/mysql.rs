@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use config::Mode;
 use proxy::command::Commands;
-use proxy::mysql::{Query, Settings, Users};
+use proxy::mysql::{Asked, Query, Settings, Users};
+use zeroize::Zeroizing;
 
 use super::console::console;
 use super::{address, keepalive, sql_classes};
@@ -17,6 +18,19 @@ use crate::files;
 pub(crate) fn users(mysql: &config::Mysql) -> Result<Arc<Users>, String> {
     let query = mysql.query.clone().map(|config::UserQuery { user, sql }| Query { user, sql });
     Users::load(&mysql.users_file, query).map(Arc::new).map_err(|error| error.to_string())
+}
+
+/// The server of a gate, to be asked by a user with a password.
+///
+/// # Errors
+/// A file for TLS that can't be used.
+pub(crate) fn asked(
+    gate: &config::Gate,
+    mysql: &config::Mysql,
+    (user, password): (String, Option<Zeroizing<Vec<u8>>>),
+) -> Result<Asked, String> {
+    let (upstream, tls) = (address(&mysql.upstream), files::connector(gate)?);
+    Ok(Asked { upstream, tls, connect_timeout: gate.connect_timeout, user, password })
 }
 
 /// What the gate is told beside the policy.

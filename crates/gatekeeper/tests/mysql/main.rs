@@ -4,6 +4,7 @@
 // Helpers of tests are outside of `#[test]` functions, where clippy.toml's allowances don't reach.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
+mod accounts;
 mod auth_query;
 mod budget;
 mod bulk;

@@ -20,6 +20,7 @@ use wire::mysql::handshake::{Greeting, Response, parse_greeting, write_response}
 use wire::mysql::salted::Salted;
 use wire::mysql::scramble::caching_sha2;
 
+use crate::accounts::import;
 use crate::session::{Secret, Session, Told};
 use crate::support::{self, Gate, tests_directory};
 
@@ -181,6 +182,27 @@ fn the_first_login_gives_the_password_over_tls_and_later_ones_its_proof() {
     let mut second = login(&encrypted, "secret").unwrap();
     assert_eq!(server.line(), "fast ann");
     assert_eq!(second.query("SELECT 2").rows(), "2");
+}
+
+#[test]
+fn a_users_file_made_from_the_servers_accounts_lets_its_user_in() {
+    let mut server = Server::start("tls");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("imported.txt");
+    let (address, output) = (format!("127.0.0.1:{}", server.port), file.display().to_string());
+    let args = ["--upstream", &address, "--upstream-tls-mode", "require", "--output", &output];
+    let told = import(&args, "ann", "secret");
+    let said = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert_eq!(said, format!("{output} has 1 user.\n"), "{}", String::from_utf8_lossy(&told.stderr));
+    assert_eq!(server.line(), "full ann");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let Some(line) = text.lines().find(|line| line.starts_with("\"ann\" ")) else { panic!("{text}") };
+    let secret = line.trim_start_matches("\"ann\" ").trim_matches('"');
+    assert!(secret.starts_with("0x2441"), "{secret}");
+    let settings = ["upstream_tls_mode = \"require\""];
+    let (_gate, directory) = gate_with((&server, &over_unix), secret, &settings);
+    assert_eq!(login_unix(&directory, "ann", "guess").err().unwrap().code, 1045);
+    assert_eq!(login_unix(&directory, "ann", "secret").unwrap().query("SELECT 1").rows(), "1");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use wire::mysql::table::parse_row;
 use wire::sql::Dialect;
 use wire::sql::lexer::{Lexer, TokenKind, Unlexable};
 
-use super::greeting::Failed;
+use super::greeting::{Failed, UTF8MB4};
 use super::pool::Place;
 use super::reject::Refusal;
 use super::server::{Key, Server};
@@ -29,8 +29,6 @@ use crate::upstream::health::LOOK_EVERY;
 /// The query that finds a user's secret unless another is configured. Accounts of other plug-ins have none.
 const QUERY: &str = "SELECT DISTINCT user, CASE WHEN plugin IN ('', 'mysql_native_password', \
                      'caching_sha2_password') THEN authentication_string END FROM mysql.user WHERE user = ?";
-/// The number of `utf8mb4_general_ci`.
-const UTF8MB4: u8 = 45;
 
 /// The connection, and how its questions ended.
 pub(super) type AuthQuery = Asking<Connection>;

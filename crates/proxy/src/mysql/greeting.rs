@@ -17,7 +17,7 @@ use super::channel::{Channel, Lost, MESSAGE_MAX};
 use super::reject::Refusal;
 use super::{Settings, Shared};
 use crate::stream::Stream;
-use crate::tls::UpstreamMode;
+use crate::tls::{Connector, UpstreamMode};
 use crate::upstream::dial::Dial;
 use crate::upstream::health::{Condition, LOOK_EVERY, Lack};
 use crate::upstream::resolver::Resolver;
@@ -26,7 +26,7 @@ use crate::upstream::resolver::Resolver;
 const TOO_MANY_CONNECTIONS: u16 = 1040;
 
 /// The number of `utf8mb4_general_ci`.
-const UTF8MB4: u8 = 45;
+pub(super) const UTF8MB4: u8 = 45;
 
 /// How a server is reached.
 #[derive(Clone, Debug)]
@@ -178,14 +178,13 @@ pub(super) async fn watch(shared: &Shared) {
 
 /// Turns to TLS, if the settings and the server have it so.
 pub(super) async fn encrypt(
-    (shared, way): (&Shared, &Way),
+    (tls, way): (Option<&Connector>, &Way),
     mut channel: Channel,
     handshake: &Handshake<'_>,
     (capabilities, collation): (Capabilities, u8),
     sequence: &mut Sequence,
 ) -> Result<Channel, Failed> {
-    let settings = shared.settings();
-    let Some(connector) = &settings.upstream_tls else { return Ok(channel) };
+    let Some(connector) = tls else { return Ok(channel) };
     if !matches!(channel.stream, Stream::Tcp(_)) || connector.mode() == UpstreamMode::Allow {
         return Ok(channel);
     }

@@ -37,6 +37,7 @@ use crate::upstream::dial::Dial;
 use crate::upstream::health::{Health, Named};
 use crate::upstream::resolver::Lookup;
 
+mod accounts;
 mod admit;
 mod auth_query;
 mod channel;
@@ -63,6 +64,7 @@ mod track;
 mod users;
 mod view;
 
+pub use accounts::{Asked, Imported, import};
 pub use users::{Query, Users};
 
 /// Sockets beside `max_clients`: clients that log in, or are told that there are too many.

@@ -88,6 +88,10 @@ impl Refusal {
         String::from_utf8_lossy(&self.message)
     }
 
+    pub(super) fn code(&self) -> u16 {
+        self.code
+    }
+
     pub(super) fn sqlstate(&self) -> &str {
         std::str::from_utf8(&self.state).unwrap_or("HY000")
     }

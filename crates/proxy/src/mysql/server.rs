@@ -15,7 +15,7 @@ use wire::mysql::authentication::{MAX_STEP, Step, parse_step};
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::{self, Sequence};
 use wire::mysql::command::{self, Command, Query};
-use wire::mysql::handshake::{Greeting, Response, parse_greeting, write_response};
+use wire::mysql::handshake::{Greeting, Handshake, Response, parse_greeting, write_response};
 use wire::mysql::response::{Expect, Follower, PEEK, Part, Turn};
 use wire::mysql::scramble::{caching_sha2, ed25519, native};
 
@@ -28,6 +28,7 @@ use super::reject::Refusal;
 use super::rsa;
 use super::users::Credential;
 use crate::stream::Stream;
+use crate::tls::Connector;
 
 /// The largest answer to a command of the gate's own, in bytes.
 pub(super) const OWN_ANSWER_MAX: usize = 1 << 20;
@@ -111,6 +112,16 @@ pub(super) struct Thread {
     pub(super) way: Way,
 }
 
+/// A server that has greeted.
+pub(super) struct Reached<'a> {
+    pub(super) way: &'a Way,
+    pub(super) tls: Option<&'a Connector>,
+    pub(super) channel: Channel,
+    pub(super) handshake: &'a Handshake<'a>,
+    /// What it must be capable of beside the rest.
+    pub(super) needed: Capabilities,
+}
+
 /// A connection to the server.
 pub(super) struct Server {
     pub(super) channel: Channel,
@@ -154,14 +165,28 @@ impl Server {
         credential: &Credential,
         place: Place,
     ) -> Result<Self, Failed> {
-        let (mut channel, greeting) = greeted(shared, way).await?;
+        let (channel, greeting) = greeted(shared, way).await?;
         let Greeting::Handshake(handshake) = parse_greeting(&greeting)? else {
             return Err(refused(&greeting));
         };
         if shared.pool.is_current(&place) {
             *shared.known.write() = Some(Arc::new(known(&handshake)));
         }
-        let needed = Capabilities::SESSION_TRACK | Capabilities::PLUGIN_AUTH | key.layout;
+        let settings = shared.settings();
+        let tls = settings.upstream_tls.as_deref();
+        let reached =
+            Reached { way, tls, channel, handshake: &handshake, needed: Capabilities::SESSION_TRACK };
+        Self::enter(reached, key, credential, place).await
+    }
+
+    /// Logs in at a server that has greeted.
+    pub(super) async fn enter(
+        Reached { way, tls, mut channel, handshake, needed }: Reached<'_>,
+        key: &Key,
+        credential: &Credential,
+        place: Place,
+    ) -> Result<Self, Failed> {
+        let needed = needed | Capabilities::PLUGIN_AUTH | key.layout;
         if !handshake.capabilities.contains(needed) {
             return Err(unreachable(&"the server lacks capabilities that it had, or session tracking"));
         }
@@ -171,7 +196,7 @@ impl Server {
             | (handshake.capabilities & Capabilities::PLUGIN_AUTH_LENENC);
         let mut sequence = Sequence(1);
         channel =
-            encrypt((shared, way), channel, &handshake, (capabilities, key.collation), &mut sequence).await?;
+            encrypt((tls, way), channel, handshake, (capabilities, key.collation), &mut sequence).await?;
         let plugin = if handshake.plugin.is_empty() { native::NAME.as_bytes() } else { handshake.plugin };
         let proof = prove(credential, (plugin, &handshake.scramble));
         // A plug-in that the gate doesn't know: the server will name another, or the failure will be told

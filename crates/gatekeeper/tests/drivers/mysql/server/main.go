@@ -34,6 +34,8 @@ import (
 	"github.com/dolthub/go-mysql-server/memory"
 	"github.com/dolthub/go-mysql-server/server"
 	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/mysql_db"
+	"github.com/dolthub/go-mysql-server/sql/plan"
 	"github.com/dolthub/vitess/go/mysql"
 )
 
@@ -209,6 +211,19 @@ type resetter struct{ mysql.Handler }
 
 func (resetter) ComResetConnection(*mysql.Conn) error { return nil }
 
+// Has mysql.user tell of the account what MySQL 8 would. Logins are still as above.
+func (a *account) tell(engine *sqle.Engine) {
+	kept, err := plan.NewCachingSha2PasswordAuthentication(a.password).AuthString()
+	must(err)
+	privileges := mysql_db.NewPrivilegeSet()
+	privileges.AddGlobalStatic(sql.PrivilegeType_Select)
+	accounts := engine.Analyzer.Catalog.MySQLDb
+	accounts.SetEnabled(true)
+	editor := accounts.Editor()
+	defer editor.Close()
+	editor.PutUser(&mysql_db.User{User: a.user, Host: "%", PrivilegeSet: privileges, Plugin: "caching_sha2_password", AuthString: kept})
+}
+
 // A certificate of nobody's.
 func certificate() tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -249,7 +264,9 @@ func main() {
 	}
 	sessions := memory.NewSessionBuilder(provider)
 	wrap := func(handler mysql.Handler) (mysql.Handler, error) { return resetter{handler}, nil }
-	served, err := server.NewServerWithHandler(config, sqle.NewDefault(provider), sql.NewContext, sessions, nil, wrap)
+	engine := sqle.NewDefault(provider)
+	of.tell(engine)
+	served, err := server.NewServerWithHandler(config, engine, sql.NewContext, sessions, nil, wrap)
 	must(err)
 	fmt.Println(listener.Addr().(*net.TCPAddr).Port)
 	go func() {

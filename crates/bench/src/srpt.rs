@@ -7,6 +7,7 @@
 
 mod case;
 mod cost;
+mod curves;
 mod follow;
 mod laboratory;
 mod report;
@@ -261,7 +262,7 @@ async fn section(
         Ok(cell)
     })
     .await?;
-    Ok(report::Section { load: load.to_string(), setup: setup.to_string(), seconds: length.as_secs(), cells })
+    Ok(report::Section { load: load.to_string(), setup, seconds: length.as_secs(), cells })
 }
 
 /// The trace that loads are made of.

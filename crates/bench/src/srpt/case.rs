@@ -180,6 +180,17 @@ pub enum Setup {
     Realistic(u32),
 }
 
+/// What varies from setup to setup of one letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// B: the round trip, in milliseconds.
+    RoundTrip,
+    /// C: the loss, in percent.
+    Loss,
+    /// E: requests over one connection.
+    Requests,
+}
+
 impl Setup {
     pub(super) const BASELINE: Self = Self::Baseline;
 
@@ -212,6 +223,18 @@ impl Setup {
             Self::Loss(percent) => (0, percent),
             Self::DelayAndLoss | Self::Realistic(_) => Self::PUBLISHED,
             _ => (0, 0),
+        }
+    }
+
+    /// How much of a condition this setup has, if it has nothing else.
+    pub(super) const fn at(self, condition: Condition) -> Option<u32> {
+        match (condition, self) {
+            (Condition::RoundTrip | Condition::Loss, Self::Baseline) => Some(0),
+            (Condition::Requests, Self::Baseline) => Some(1),
+            (Condition::RoundTrip, Self::Delay(much))
+            | (Condition::Loss, Self::Loss(much))
+            | (Condition::Requests, Self::Persistent(much)) => Some(much),
+            _ => None,
         }
     }
 

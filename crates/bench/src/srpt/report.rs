@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use sim::plot::{Curve, Panel, Plot, Scale};
 
-use super::{Cell, Costs, Followed, Options};
+use super::{Cell, Costs, Followed, Options, Setup, curves};
 use crate::Error;
 use crate::files::write_figures;
 use crate::stats::Rounds;
@@ -17,7 +17,8 @@ pub struct Section {
     /// The load.
     pub load: String,
     /// The setup.
-    pub setup: String,
+    #[serde(serialize_with = "written")]
+    pub setup: Setup,
     /// For how long requests came.
     pub seconds: u64,
     /// By variant, then by round.
@@ -35,6 +36,10 @@ pub struct Measured {
     pub costs: Option<Costs>,
     /// How soon a changed rate is followed.
     pub followed: Option<Followed>,
+}
+
+fn written<S: serde::Serializer>(setup: &Setup, out: S) -> Result<S::Ok, S::Error> {
+    out.collect_str(setup)
 }
 
 type Row = (&'static str, fn(&Cell) -> f64, fn(f64) -> String);
@@ -141,6 +146,9 @@ impl Measured {
         for section in &self.sections {
             let name = format!("srpt-{}-{}.svg", section.load, section.setup);
             section.plot(&self.variants).write(&output.join(name))?;
+        }
+        for (name, picture) in curves::pictures(self) {
+            picture.write(&output.join(name))?;
         }
         Ok(())
     }

@@ -13,8 +13,8 @@ use bench::database::Database;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
 use bench::long_lane::{self, LongLaneOptions};
 use bench::{
-    bounded_response, hold_up, http, http_cost, idle_clients, own_overload, peers, proxy_cost, rehearsal,
-    shortest_first, stall,
+    bounded_response, hold_up, http, http_cost, idle_clients, mariadb_cost, own_overload, peers, proxy_cost,
+    rehearsal, shortest_first, stall,
 };
 use clap::{Args, Parser, Subcommand};
 use command::ByPlan;
@@ -257,6 +257,9 @@ struct ProxyCostArguments {
     /// pgbench's clients
     #[arg(long, default_value_t = 32)]
     clients: u32,
+    /// Before which database: `pgbench -S` beside PgBouncer, or sysbench's lookups beside ProxySQL
+    #[arg(long, value_enum, default_value_t)]
+    database: Database,
     /// Directory for the plot and the figures
     #[arg(long, default_value = "results/proxy-cost")]
     output: PathBuf,
@@ -460,7 +463,10 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
                 server_cpu,
                 output: arguments.output,
             };
-            Ok(proxy_cost::run(&options, &display).await?.text())
+            match arguments.database {
+                Database::Postgres => Ok(proxy_cost::run(&options, &display).await?.text()),
+                Database::Mariadb => Ok(mariadb_cost::run(&options, &display).await?.text()),
+            }
         }
         Experiment::IdleClients(arguments) => {
             let options = idle_clients::Options {

@@ -260,3 +260,54 @@ fn a_source_of_a_scenario_says_its_class_and_a_gates_classes_need_no_rules_there
     assert_eq!(sources, [ClassId::named("gold"), ClassId::DEFAULT]);
     assert_eq!(scenario.policy.classes, [class("gold", 3.0)]);
 }
+
+const GROUPS: &str = r#"
+[[gate.class]]
+name = "gold"
+path = "/gold"
+goal = "50ms"
+cgroup = "site.slice/gold.service/"
+
+[[gate.class]]
+name = "default"
+cgroup = "/site.slice/rest.service"
+"#;
+
+#[test]
+fn a_class_may_have_the_control_group_of_its_workers() {
+    let with = world(&format!("{GATE}{GROUPS}"));
+    let groups = with.gates[0].classes.iter().map(|class| class.cgroup.as_deref()).collect::<Vec<_>>();
+    assert_eq!(groups, [Some("/site.slice/gold.service"), Some("/site.slice/rest.service")]);
+    assert_eq!(world(&effective(&with)).gates, with.gates);
+}
+
+#[test]
+fn control_groups_that_can_do_nothing_are_errors() {
+    for (from, to, why) in [
+        ("goal = \"50ms\"\n", "", "no class of the gate has a goal"),
+        (
+            "rest.service",
+            "gold.service",
+            "\"gold\" and \"default\" have one cgroup: /site.slice/gold.service",
+        ),
+        ("/rest.service", "", "\"gold\" and \"default\" have cgroups within one another"),
+        ("rest.service", "../x", "isn't the path of a control group"),
+        ("/site.slice/rest.service", "/sys/fs/cgroup/rest", "isn't a path within the hierarchy"),
+        ("/site.slice/rest.service", "/", "is the group of all processes"),
+        ("name = \"default\"", "name = \"rest\"\npath = \"/x\"\nbackground = true", "and with it no weight"),
+    ] {
+        let text = GROUPS.replace(from, to);
+        assert_ne!(text, GROUPS);
+        let errors = read(&format!("{GATE}{text}")).expect_err(why);
+        assert!(errors.contains(why), "{errors}");
+    }
+    let database = format!("{GATE}{GROUPS}").replace("\"http\"", "\"postgres\"");
+    let errors = read(&database).expect_err("it is a database");
+    assert!(errors.contains("belongs to a class of a gate for HTTP"), "{errors}");
+    let both = format!(
+        "{GATE}{GROUPS}{}name = \"b\"\nlisten = \"127.0.0.1:1\"\n{GROUPS}",
+        GATE.replace("a:1", "b:1")
+    );
+    let errors = read(&both).expect_err("two gates");
+    assert!(errors.contains("another gate has the cgroup /site.slice/gold.service"), "{errors}");
+}

@@ -25,7 +25,7 @@ mod http;
 mod mysql;
 mod postgres;
 
-pub(crate) use http::page;
+pub(crate) use http::{group, page};
 pub(crate) use mysql::{asked as mysql_asked, users as mysql_users};
 pub(crate) use postgres::authentication;
 

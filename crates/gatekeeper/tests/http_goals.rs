@@ -5,6 +5,9 @@
 
 mod support;
 
+#[path = "http_goals/group.rs"]
+mod group;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -12,6 +15,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use group::Group;
 use support::origin::{Origin, ask};
 use support::{Gate, until};
 
@@ -119,4 +123,64 @@ async fn goals_that_cannot_be_met_together_are_told_and_the_more_important_class
     assert!(metric("gold", 0), "{}", gate.metrics());
     assert!(weight(&gate, "gold") > weight(&gate, "lead"), "{}", gate.status()["classes"]);
     crowd.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_group_follows_its_classs_share_and_has_its_weight_again_afterwards() {
+    let groups = [Group::make("gold"), Group::make("lead")];
+    let [Some(gold), Some(lead)] = groups else {
+        println!("skipped: this process can't make control groups with the controller `cpu`");
+        return;
+    };
+    let busy = gold.keep_busy();
+    let origin = Origin::start("site").await;
+    let with = |group: &Group, goal: &str| format!("goal = \"{goal}\"\ncgroup = \"{}\"", group.path());
+    let (tight, loose) = (with(&gold, "170ms"), with(&lead, "700ms"));
+    let mut gate = Gate::start(origin.address.port(), &lines(&tight, &loose));
+    let former = gold.weight();
+    assert_eq!(lead.weight(), former);
+    let crowd = Crowd::start(gate.port());
+    until("gold's group has more, and lead's less", async || {
+        gold.weight() > former && lead.weight() < former
+    })
+    .await;
+    assert!(gate.log().contains("of its control group"), "{}", gate.log_tail());
+    until("its own accounting is shown", async || {
+        let told = of(&gate, "gold")["processor"].clone();
+        told["weight"] == gold.weight() && told["used_seconds_total"].as_f64().is_some_and(|used| used > 0.0)
+    })
+    .await;
+    let shown = gate.metrics();
+    assert!(shown.contains("class_processor_weight{gate=\"http\",class=\"gold\"}"), "{shown}");
+    assert!(shown.contains("class_processor_seconds_total{gate=\"http\",class=\"gold\"}"), "{shown}");
+
+    gate.reconfigure(&lines("goal = \"170ms\"", &loose));
+    gate.signal("HUP");
+    until("gold's group has its weight again", async || gold.weight() == former).await;
+    assert!(lead.weight() < former, "lead's key stays");
+    crowd.end();
+    gate.signal("TERM");
+    assert!(gate.wait().success());
+    assert_eq!(lead.weight(), former, "{}", gate.log_tail());
+    drop(busy);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_group_only_the_queue_is_adapted_and_check_says_why() {
+    let origin = Origin::start("site").await;
+    let tight = "goal = \"170ms\"\ncgroup = \"/gatekeeper-test/nowhere\"";
+    let gate = Gate::start(origin.address.port(), &lines(tight, "goal = \"700ms\""));
+    until("it is told", async || gate.log().contains("only the class's queue is adapted")).await;
+    assert!(of(&gate, "gold")["processor"]["problem"].is_string(), "{}", gate.status()["classes"]);
+    let crowd = Crowd::start(gate.port());
+    until("the queue is adapted", async || weight(&gate, "gold") > weight(&gate, "lead")).await;
+    crowd.end();
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let text = format!("[[gate]]\nupstream = \"a:1\"\n{}", lines(tight, "weight = 1").join("\n"));
+    std::fs::write(file.path(), text).expect("it is written");
+    let gatekeeper = std::process::Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
+    let checked = { gatekeeper }.arg("check").arg(file.path()).output().expect("it runs");
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(checked.status.success(), "{said}");
+    assert!(said.contains("class \"gold\": cgroup = \"/gatekeeper-test/nowhere\": only its queue"), "{said}");
 }

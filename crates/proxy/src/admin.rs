@@ -50,6 +50,7 @@ use crate::upstream::health::Condition;
 
 mod act;
 mod change;
+mod classes;
 mod kept;
 mod names;
 mod page;
@@ -70,11 +71,12 @@ pub use timeline::{Happening, Timeline};
 pub use token::{Token, TokenError};
 pub use why::{OvertakersReport, StoryReport, TypeCountReport, WaitReport, WhyReport};
 
-pub(crate) use report::named_classes;
+pub use crate::groups::ProcessorStatus;
+pub use classes::ClassStatus;
+pub(crate) use classes::named_classes;
 pub use report::{
-    ClassStatus, CountsReport, GateStatus, GateTypes, LatenessReport, MemoryStatus, PoolStatus,
-    PrincipalReport, Status, TargetReport, TimesReport, TypeReport, TypesReport, UplinkReport,
-    UpstreamStatus,
+    CountsReport, GateStatus, GateTypes, LatenessReport, MemoryStatus, PoolStatus, PrincipalReport, Status,
+    TargetReport, TimesReport, TypeReport, TypesReport, UplinkReport, UpstreamStatus,
 };
 
 /// The most admin connections at once: a few scrapers and people.
@@ -130,6 +132,11 @@ pub trait GateView: Send + Sync {
     }
     /// What a service class of the snapshot is called.
     fn class_name(&self, class: ClassId) -> Option<Arc<str>> {
+        let _ = class;
+        None
+    }
+    /// What is known of the control group of a class.
+    fn processor(&self, class: ClassId) -> Option<ProcessorStatus> {
         let _ = class;
         None
     }

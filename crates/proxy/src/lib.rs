@@ -8,6 +8,7 @@ mod clock;
 pub mod command;
 mod console;
 pub mod gate;
+mod groups;
 pub mod http;
 mod lateness;
 pub mod learned;
@@ -43,6 +44,7 @@ mod why;
 
 pub use classes::TenantBy;
 pub use console::{ConfigRow, Console};
+pub use groups::ClassGroup;
 pub use listener::{Door, Listener, leave_socket_files, own_socket_files, remedy};
 pub use network::Network;
 pub use sql_class::SqlClassRule;

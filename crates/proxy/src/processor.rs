@@ -76,35 +76,74 @@ fn set_nice(process: i32, nice: i32) -> io::Result<()> {
     Ok(setpriority_process(Some(process), nice)?)
 }
 
-/// A mounted hierarchy of control groups.
-struct Hierarchy {
-    at: PathBuf,
-    /// What a group's weight is written to, and the low one.
-    weight: (&'static str, &'static str),
-    /// Whether processes may be only in groups without others below.
-    has_leaves_only: bool,
+/// Which files control groups have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// Each controller may be mounted by itself.
+    V1,
+    /// There is one hierarchy. Processes are only in groups without others below.
+    V2,
+}
+
+/// Where a controller of groups is mounted.
+pub(crate) struct Controller {
+    pub(crate) at: PathBuf,
+    pub(crate) version: Version,
+}
+
+impl Controller {
+    /// Finds the controller of this name: `cpu` or, in version 1, `cpuacct`.
+    pub(crate) fn mounted(root: &Path, mounts: &str, name: &str) -> Option<Self> {
+        let mounted = |wanted: &dyn Fn(&str, &str) -> bool| {
+            let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+            let is_it = |fields: &Vec<&str>| fields.len() > 3 && wanted(fields[2], fields[3]);
+            mounts.find(is_it).map(|fields| root.join(fields[1].trim_start_matches('/')))
+        };
+        let first = mounted(&|kind, options| kind == "cgroup" && names(options, name));
+        if let Some(at) = first {
+            return Some(Self { at, version: Version::V1 });
+        }
+        let at = mounted(&|kind, _| kind == "cgroup2")?;
+        Some(Self { at, version: Version::V2 })
+    }
+}
+
+/// Whether a scheduler runs that may not heed weights.
+pub(crate) fn ignores_weights(root: &Path) -> bool {
+    let state = std::fs::read_to_string(root.join("sys/kernel/sched_ext/state"));
+    state.is_ok_and(|state| state.trim() == "enabled")
+}
+
+/// Whether a list with commas has a name.
+fn names(list: &str, name: &str) -> bool {
+    list.split(',').any(|one| one == name)
 }
 
 /// Finds the groups of a process, and makes the low one.
 fn groups(root: &Path, process: i32) -> Result<Means, String> {
     let read =
         |path: &str| std::fs::read_to_string(root.join(path)).map_err(|error| format!("/{path}: {error}"));
-    if read("sys/kernel/sched_ext/state").is_ok_and(|state| state.trim() == "enabled") {
+    if ignores_weights(root) {
         return Err("a scheduler of sched_ext is loaded, which may not heed weights".to_owned());
     }
     // Its parent, which started it, is never lowered.
     let parent = parent(&read(&format!("proc/{process}/status"))?).ok_or("no parent is known")?;
     let (mounts, own) = (read("proc/mounts")?, read(&format!("proc/{parent}/cgroup"))?);
-    let (hierarchy, path) = hierarchy(root, &mounts, &own).ok_or("no controller `cpu` is mounted")?;
-    let home = hierarchy.at.join(path.trim_start_matches('/'));
-    let above = if hierarchy.has_leaves_only && home != hierarchy.at { home.parent() } else { None };
+    let mounted = Controller::mounted(root, &mounts, "cpu");
+    let placed = mounted.and_then(|cpu| Some((place_in(cpu.version, &own)?, cpu)));
+    let (path, Controller { at, version }) = placed.ok_or("no controller `cpu` is mounted")?;
+    let home = at.join(path.trim_start_matches('/'));
+    let above = if version == Version::V2 && home != at { home.parent() } else { None };
     let low = above.unwrap_or(&home).join(GROUP);
     let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
     match std::fs::create_dir(&low) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(&low, error)),
         _ => {}
     }
-    let (file, weight) = hierarchy.weight;
+    let (file, weight) = match version {
+        Version::V1 => ("cpu.shares", SHARES),
+        Version::V2 => ("cpu.weight", WEIGHT),
+    };
     std::fs::write(low.join(file), weight).map_err(|error| failed(&low.join(file), error))?;
     let (home, low) = (home.join("cgroup.procs"), low.join("cgroup.procs"));
     // What can't come back isn't lowered.
@@ -117,25 +156,17 @@ pub(crate) fn parent(status: &str) -> Option<i32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// The hierarchy that weighs processes, and the place of a process in it.
-fn hierarchy<'a>(root: &Path, mounts: &str, own: &'a str) -> Option<(Hierarchy, &'a str)> {
-    let mounted = |wanted: &dyn Fn(&str, &str) -> bool| {
-        let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        let is_it = |fields: &Vec<&str>| fields.len() > 3 && wanted(fields[2], fields[3]);
-        mounts.find(is_it).map(|fields| root.join(fields[1].trim_start_matches('/')))
-    };
+/// The place of a process in the hierarchy that weighs processes.
+fn place_in(version: Version, own: &str) -> Option<&str> {
     let mut groups = own.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         Some((fields.next()?, fields.next()?))
     });
-    let has_cpu = |list: &str| list.split(',').any(|name| name == "cpu");
-    if let Some(at) = mounted(&|kind, options| kind == "cgroup" && has_cpu(options)) {
-        let (_, path) = groups.find(|(controllers, _)| has_cpu(controllers))?;
-        return Some((Hierarchy { at, weight: ("cpu.shares", SHARES), has_leaves_only: false }, path));
-    }
-    let at = mounted(&|kind, _| kind == "cgroup2")?;
-    let (_, path) = groups.find(|(controllers, _)| controllers.is_empty())?;
-    Some((Hierarchy { at, weight: ("cpu.weight", WEIGHT), has_leaves_only: true }, path))
+    let is_it = |controllers: &str| match version {
+        Version::V1 => names(controllers, "cpu"),
+        Version::V2 => controllers.is_empty(),
+    };
+    groups.find(|(controllers, _)| is_it(controllers)).map(|(_, path)| path)
 }
 
 /// Whether this process may raise priorities.

@@ -23,6 +23,9 @@ const FIELD_BYTES_MAX: usize = 1000;
 const NAME_BYTES_MAX: usize = 256;
 /// The longest value of a tag, in bytes: what is longer is cut when it is read.
 const TAG_BYTES_MAX: usize = 128;
+/// The longest name of a control group, and the longest path of one, in bytes.
+const GROUP_BYTES_MAX: usize = 255;
+const GROUP_PATH_MAX: usize = 2000;
 const HINT: &str =
     "write [[gate.class]] with a `name` below, and such as path = \"/api/**\" or user = \"reports\"";
 
@@ -43,6 +46,8 @@ pub struct Class {
     pub ceiling: Option<Share>,
     /// How it takes turns, if it stands here.
     pub turns: Option<Turns>,
+    /// The control group of its workers, from the root of the hierarchy on, if it stands here.
+    pub cgroup: Option<String>,
     /// What its tenants are known by, if it stands here.
     pub tenant: Option<TenantBy>,
     /// One of these, as they are written; none: any.
@@ -191,6 +196,7 @@ pub(super) fn read(section: &mut Section<'_>, rules: Rules) -> Vec<Class> {
     }
     check_shares(section, &classes);
     check_background(section, &classes);
+    check_groups(section, &classes);
     classes
 }
 
@@ -216,12 +222,16 @@ fn check_background(section: &mut Section<'_>, classes: &[Class]) {
     let is_background = |class: &ServiceClass| class.turns == Turns::Background;
     let has_share = |class: &&Class| {
         let bounds = [class.floor.is_some(), class.ceiling.is_some(), class.importance.is_some()];
-        class.weight.is_some() || class.goal.is_some() || bounds.contains(&true)
+        let has_group = class.cgroup.is_some();
+        class.weight.is_some() || class.goal.is_some() || has_group || bounds.contains(&true)
     };
     for class in all.iter().filter(|class| is_background(class)) {
         let mut tables = classes.iter().filter(|table| ClassId::named(&table.name) == class.id);
         if let Some(table) = tables.find(has_share) {
-            let why = format!("{:?} has background = true, and with it no weight, goal or bound", table.name);
+            let why = format!(
+                "{:?} has background = true, and with it no weight, goal, group or bound",
+                table.name
+            );
             section.complain(
                 "class",
                 Complaint::new(why).hint("it gets what the others leave: drop one of both"),
@@ -234,6 +244,30 @@ fn check_background(section: &mut Section<'_>, classes: &[Class]) {
         section
             .complain("class", Complaint::new(why).hint("drop background = true where others are to yield"));
     }
+}
+
+/// Each class has a control group of its own, and goals move the shares.
+fn check_groups(section: &mut Section<'_>, classes: &[Class]) {
+    let named = || classes.iter().filter_map(|class| Some((class, class.cgroup.as_deref()?)));
+    let Some((first, _)) = named().next() else { return };
+    if classes.iter().all(|class| class.goal.is_none()) {
+        let why = format!("{:?} has a cgroup, and no class of the gate has a goal", first.name);
+        section.complain("class", Complaint::new(why).hint("weights only move for goals: give it a `goal`"));
+    }
+    let pairs = named().enumerate().flat_map(|(at, one)| named().take(at).map(move |other| (other, one)));
+    for ((one, group), (other, same)) in pairs.filter(|((_, a), (_, b))| are_nested(a, b)) {
+        let how = if group == same { "have one cgroup" } else { "have cgroups within one another" };
+        let why = format!("{:?} and {:?} {how}: {same}", one.name, other.name);
+        section.complain("class", Complaint::new(why).hint("give the workers of each class their own group"));
+    }
+}
+
+/// Whether a control group is another, or contains it.
+pub(super) fn are_nested(one: &str, other: &str) -> bool {
+    let is_in = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    is_in(one, other) || is_in(other, one)
 }
 
 fn read_one(
@@ -255,6 +289,7 @@ fn read_one(
         floor: below.read_given("floor", share),
         ceiling: below.read_given("ceiling", share),
         turns: below.read_given("background", background),
+        cgroup: below.read_given("cgroup", |value| cgroup(value, rules)),
         tenant: below.read_given("tenant", |value| tenant(value, rules)),
         paths: below.read_given("path", |value| some(raw::texts(value)?, path)).unwrap_or_default(),
         hosts: below.read_given("host", |value| some(raw::texts(value)?, host)).unwrap_or_default(),
@@ -291,6 +326,7 @@ fn read_one(
         ("importance", class.importance.is_some() && others().any(|other| other.importance.is_some())),
         ("floor", class.floor.is_some() && others().any(|other| other.floor.is_some())),
         ("ceiling", class.ceiling.is_some() && others().any(|other| other.ceiling.is_some())),
+        ("cgroup", class.cgroup.is_some() && others().any(|other| other.cgroup.is_some())),
         ("tenant", class.tenant.is_some() && others().any(|other| other.tenant.is_some())),
         ("background", class.turns.is_some() && others().any(|other| other.turns.is_some())),
     ] {
@@ -354,6 +390,30 @@ fn tenant(value: &DeValue<'_>, rules: Rules) -> Result<TenantBy, Complaint> {
     };
     let by = by.or_else(|| (text == "network").then_some(TenantBy::Network));
     by.ok_or_else(|| Complaint::new(format!("{text:?} is nothing that tenants are known by here")).hint(hint))
+}
+
+/// A path from the root of the hierarchy of control groups on, without the hierarchy's own.
+fn cgroup(value: &DeValue<'_>, rules: Rules) -> Result<String, Complaint> {
+    const HINT: &str =
+        "write it as /proc/PID/cgroup of a worker has it, such as \"/site.slice/gold.service\"";
+    if matches!(rules, Rules::Optional(_)) {
+        let why = "has no meaning in a scenario, whose service has no control groups";
+        return Err(Complaint::new(why).hint("leave it out"));
+    }
+    let text = raw::some_text(value)?;
+    let wrong = |why: &str| Err(Complaint::new(format!("{text:?} {why}")).hint(HINT));
+    let path = text.trim_matches('/');
+    if path.is_empty() {
+        return wrong("is the group of all processes, which has no weight");
+    }
+    if text.starts_with("/sys/") {
+        return wrong("isn't a path within the hierarchy of control groups");
+    }
+    let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.len() <= GROUP_BYTES_MAX;
+    if text.chars().any(char::is_control) || text.len() > GROUP_PATH_MAX || !path.split('/').all(is_name) {
+        return wrong("isn't the path of a control group");
+    }
+    Ok(format!("/{path}"))
 }
 
 fn share(value: &DeValue<'_>) -> Result<Share, Complaint> {

@@ -351,6 +351,11 @@ fn refuse_collisions(section: &mut Section<'_>, gate: &Gate, others: &[Gate], ad
     if gate.upstream().iter().any(|it| *it == gate.listen || it.is_local() && it.overlaps(&gate.listen)) {
         section.complain("upstream", Complaint::new("is the gate itself (`listen`)"));
     }
+    let groups = |gate: &Gate| gate.classes.iter().filter_map(|it| it.cgroup.clone()).collect::<Vec<_>>();
+    let taken = others.iter().flat_map(groups).collect::<Vec<_>>();
+    if let Some(group) = groups(gate).iter().find(|one| taken.iter().any(|it| class::are_nested(one, it))) {
+        section.complain("class", Complaint::new(format!("another gate has the cgroup {group}")));
+    }
     let log = |gate: &Gate| match &gate.service {
         Service::Http(http) => http.access_log.clone(),
         Service::Postgres(_) | Service::Mysql(_) => None,

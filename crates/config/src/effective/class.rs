@@ -18,6 +18,7 @@ pub(super) fn classes(classes: &[Class]) -> toml::Value {
             class.importance.map(|importance| ("importance".to_owned(), i64::from(importance).into())),
             class.floor.map(|floor| ("floor".to_owned(), floor.as_f64().into())),
             class.ceiling.map(|ceiling| ("ceiling".to_owned(), ceiling.as_f64().into())),
+            class.cgroup.clone().map(|group| ("cgroup".to_owned(), group.into())),
             class.tenant.as_ref().map(|by| ("tenant".to_owned(), by.to_string().into())),
             class.turns.map(|turns| ("background".to_owned(), (turns == Turns::Background).into())),
             list("path", &class.paths),

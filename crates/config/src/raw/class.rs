@@ -4,8 +4,8 @@ use super::FieldDefault::{Derived, Required, Value};
 use super::{Field, Form};
 use crate::checked::Protocol;
 
-/// What the rule of a class asks of requests, by the services that have it.
-const OF_HTTP: [&str; 3] = ["path", "host", "header"];
+/// The keys of a class that only some services have.
+const OF_HTTP: [&str; 4] = ["path", "host", "header", "cgroup"];
 const OF_SQL: [&str; 5] = ["user", "database", "application", "type", "tag"];
 
 /// Whether a gate for this protocol knows a key of a `[[gate.class]]`.
@@ -79,6 +79,15 @@ pub const CLASS: &[Field] = &[
         default: Value("false"),
         doc: "Whether the class gets only what others leave, such as a backfill or a crawler. Its requests start while nobody else waits, and only on an idle service, or while a quarter of the places that it was seen to have stay free. It has no weight, goal or bound, and is the first to be refused where one has to go. A request that runs isn't interrupted: keep each short.",
         reason: "Most requests have a client that waits.",
+        reloadable: true,
+    },
+    Field {
+        key: "cgroup",
+        form: Form::Text,
+        takes: "a path, as `\"/site.slice/gold.service\"`",
+        default: Derived("none"),
+        doc: "For HTTP. The control group of this class's workers or virtual host on the same machine, as `/proc/PID/cgroup` of a worker has it. Its processor weight (`cpu.weight`, or `cpu.shares` in version 1) then follows the class's share as goals move that, and is given back when the gate ends or the key goes. Groups only compete with those beside them, so give those of all classes one parent. At least one class of the gate has a `goal`. Where the group is missing or its weight can't be written, the log says so, and only the queue is adapted.",
+        reason: "The gate can't know which workers serve a class.",
         reloadable: true,
     },
     Field {

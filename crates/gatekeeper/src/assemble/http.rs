@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use admission::{Cutoffs, EgressOrder};
 use config::{HttpVersion, Mode};
+use proxy::ClassGroup;
 use proxy::http::{
     AccessLog, ClassRule, Files, HealthCheck, KernelBands, Settings, Speaks, Traces, TypeField, TypeRule,
     UplinkRate, UplinkSettings, rule_segments,
@@ -52,6 +53,7 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
         proxy_protocol: http.proxy_protocol,
         types: http.routes.iter().map(rule).collect(),
         classes: gate.classes.iter().map(class_rule).collect(),
+        groups: gate.classes.iter().filter_map(group).collect(),
         type_field: match http.type_field {
             config::TypeField::Use => TypeField::Use,
             config::TypeField::Ignore => TypeField::Ignore,
@@ -112,6 +114,11 @@ fn class_rule(class: &config::Class) -> ClassRule {
         networks: class.networks.iter().map(network).collect(),
         tenant: class.tenant.as_ref().map(tenant),
     }
+}
+
+/// The control group of a class's workers.
+pub(crate) fn group(class: &config::Class) -> Option<ClassGroup> {
+    class.cgroup.clone().map(|path| ClassGroup { class: class.name.clone(), path })
 }
 
 fn rule(route: &config::Route) -> TypeRule {

@@ -25,6 +25,14 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
         if let Some(Err(why)) = gate.state_file.as_deref().map(state::can_be_kept) {
             eprintln!("gate {:?}: state_file: what is learned won't be kept: {why}", gate.name);
         }
+        for group in gate.classes.iter().filter_map(assemble::group) {
+            if let Err(why) = group.examine() {
+                let (gate, class, path) = (&gate.name, &group.class, &group.path);
+                eprintln!(
+                    "gate {gate:?}: class {class:?}: cgroup = {path:?}: only its queue is adapted: {why}"
+                );
+            }
+        }
     }
     Ok(config::effective(&world))
 }

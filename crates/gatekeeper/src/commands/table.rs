@@ -8,7 +8,15 @@ use crate::log::is_unseen;
 
 /// By which turns a class of a gate goes.
 pub(crate) fn turns(class: &ClassStatus) -> String {
-    if class.background { "in the background".to_owned() } else { format!("weight {:.2}", class.weight) }
+    if class.background {
+        return "in the background".to_owned();
+    }
+    let processor = match class.processor.as_ref().map(|group| group.weight) {
+        Some(Some(weight)) => format!(" (on the processor {weight})"),
+        Some(None) => " (on the processor not adapted)".to_owned(),
+        None => String::new(),
+    };
+    format!("weight {:.2}{processor}", class.weight)
 }
 
 /// A table without lines.

@@ -174,8 +174,10 @@ impl Bound {
             () = gate.flights().look() => {}
             () = gate.lateness.watch(gate.driver.name(), connected) => {}
             () = endpoints::look(&gate) => {}
+            () = Arc::clone(&gate.groups).run(&gate.driver, &gate.shutdown) => {}
             () = news::tell(&gate.driver, || gate.own_answers()) => {}
         }
+        gate.groups.give_back();
         if let Some(traces) = &gate.told().settings.traces {
             traces.exporter.flush().await;
         }

@@ -25,6 +25,7 @@ use super::span::Traces;
 use super::uplink::{Uplink, UplinkSettings};
 use super::upload::Shares;
 use crate::gate::Driver;
+use crate::groups::{ClassGroup, Groups};
 use crate::lateness::Lateness;
 use crate::network::Network;
 use crate::shutdown::Shutdown;
@@ -79,6 +80,8 @@ pub struct Settings {
     pub types: Vec<TypeRule>,
     /// Whose requests are whose: rules for service classes.
     pub classes: Vec<ClassRule>,
+    /// The control groups of classes.
+    pub groups: Vec<ClassGroup>,
     /// Whether responses name types.
     pub type_field: TypeField,
     /// Whether the service hears of each request's type.
@@ -130,6 +133,7 @@ impl Settings {
             proxy_protocol: false,
             types: Vec::new(),
             classes: Vec::new(),
+            groups: Vec::new(),
             type_field: TypeField::default(),
             pass_type: false,
             health_check: None,
@@ -215,6 +219,7 @@ pub(crate) struct Gate {
     pub(crate) driver: Arc<Driver>,
     pub(crate) classifier: Classifier,
     pub(crate) classes: HttpClasses,
+    pub(crate) groups: Arc<Groups>,
     /// The pages whose scripts may read refusals.
     pub(crate) origins: Origins,
     flights: Flights,
@@ -224,6 +229,11 @@ pub(crate) struct Gate {
     pub(crate) lateness: Arc<Lateness>,
     /// Room for short bodies that haven't come.
     pub(crate) gathering: Semaphore,
+}
+
+/// The groups whose weights the gate moves: one that only watches moves none.
+fn groups_of(settings: &Settings) -> &[ClassGroup] {
+    if settings.observe { &[] } else { &settings.groups }
 }
 
 /// The most short bodies that are awaited at once before their requests stand in line, 64 MiB at most.
@@ -238,6 +248,7 @@ impl Gate {
             lateness: Arc::new(Lateness::new(driver.clock())),
             classifier: Classifier::new(settings.types.clone(), settings.type_field),
             classes,
+            groups: Arc::new(Groups::new(groups_of(&settings))),
             told: RwLock::new(Told::new(&driver, settings, None)),
             driver,
             origins: Origins::new(),
@@ -270,6 +281,7 @@ impl Gate {
         self.classifier.change(settings.types.clone(), settings.type_field);
         self.classes.follow(&settings.classes);
         self.driver.name_classes(self.classes.names());
+        self.groups.follow(groups_of(&settings));
         *place = Told::new(&self.driver, settings, Some(&place));
         drop(place);
         self.driver.update_policy(|running| *running = policy);

@@ -8,6 +8,7 @@ use admission::{ClassId, Policy};
 use super::state::{Gate, Settings};
 use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UplinkReport, UpstreamView};
 use crate::gate::Driver;
+use crate::groups::ProcessorStatus;
 use crate::upstream::address::Address;
 
 /// One gate, as dashboards see it.
@@ -49,6 +50,10 @@ impl GateView for Status {
 
     fn class_name(&self, class: ClassId) -> Option<Arc<str>> {
         self.gate.classes.name(class)
+    }
+
+    fn processor(&self, class: ClassId) -> Option<ProcessorStatus> {
+        self.gate.groups.status(class)
     }
 
     fn upstreams(&self) -> Vec<UpstreamView> {

@@ -118,4 +118,38 @@ pub(super) const CLASS: &[Metric<GateScrape>] = &[
                 .try_for_each(|(name, class)| out.counter_seconds(&[name], class.queue_wait.as_secs_f64()))
         },
     },
+    Metric {
+        name: "class_processor_weight",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["class"],
+        help: "The processor weight of the control group of a service class; absent where it can't be adapted",
+        read: |gate, out| {
+            let known = gate.processors.iter().filter_map(|(name, group)| Some((name, group.weight?)));
+            known.into_iter().try_for_each(|(name, weight)| out.gauge(&[name], weight as f64))
+        },
+    },
+    Metric {
+        name: "class_processor",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Counter,
+        labels: &["class"],
+        help: "What the control group of a service class has used of the processor",
+        read: |gate, out| {
+            let known = gate.processors.iter().filter_map(|(name, it)| Some((name, it.used_seconds_total?)));
+            known.into_iter().try_for_each(|(name, used)| out.counter_seconds(&[name], used))
+        },
+    },
+    Metric {
+        name: "class_processor_wait",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Counter,
+        labels: &["class"],
+        help: "How long any process of the control group of a service class waited for the processor",
+        read: |gate, out| {
+            let known =
+                gate.processors.iter().filter_map(|(name, it)| Some((name, it.waited_seconds_total?)));
+            known.into_iter().try_for_each(|(name, waited)| out.counter_seconds(&[name], waited))
+        },
+    },
 ];

@@ -7,8 +7,8 @@ use admission::{ClassSnapshot, Snapshot};
 
 use super::shown::Series;
 use crate::admin::{
-    Admin, ClientsView, GateView, LatenessView, PoolView, ReloadsView, UplinkReport, UpstreamView,
-    named_classes,
+    Admin, ClientsView, GateView, LatenessView, PoolView, ProcessorStatus, ReloadsView, UplinkReport,
+    UpstreamView, named_classes,
 };
 use crate::gate::Driver;
 use crate::memory::{self, MemoryView};
@@ -34,6 +34,7 @@ impl Scrape {
             name: gate.name().to_owned(),
             mode: gate.mode(),
             classes: named_classes(gate, &snapshot),
+            processors: processors(gate, &snapshot),
             snapshot,
             totals: gate.totals(),
             trace_lost: gate.trace_lost(),
@@ -61,6 +62,12 @@ impl Scrape {
             },
         }
     }
+}
+
+/// The control groups of classes, by the class's name.
+fn processors(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<(Arc<str>, ProcessorStatus)> {
+    let classes = named_classes(gate, snapshot).into_iter();
+    classes.filter_map(|(name, class)| Some((name, gate.processor(class.class)?))).collect()
 }
 
 /// The pools of one user and database together. They differ by start-up parameters, which are no labels,
@@ -92,6 +99,8 @@ pub(super) struct GateScrape {
     pub(super) snapshot: Snapshot,
     /// The service classes by name, where there are several.
     pub(super) classes: Vec<(Arc<str>, ClassSnapshot)>,
+    /// The control groups of classes, by the class's name.
+    pub(super) processors: Vec<(Arc<str>, ProcessorStatus)>,
     pub(super) totals: Totals,
     pub(super) trace_lost: Option<u64>,
     /// The types with series of their own, and `other`.

@@ -37,12 +37,21 @@ pub(crate) struct LoginCounts {
     pub(crate) late: AtomicU64,
     /// Connections that are no session yet.
     pub(crate) unfinished: AtomicU64,
+    /// Clients that prove who they are, or wait for the server to take them (MySQL).
+    pub(crate) logging_in: AtomicU64,
 }
 
-/// Counts a connection among the unfinished while it is held.
-pub(crate) struct Unfinished<'a>(&'a AtomicU64);
+/// Counts a connection in a figure while it is held.
+pub(crate) struct Counting<'a>(&'a AtomicU64);
 
-impl Drop for Unfinished<'_> {
+impl<'a> Counting<'a> {
+    fn new(figure: &'a AtomicU64) -> Self {
+        figure.fetch_add(1, Ordering::Relaxed);
+        Self(figure)
+    }
+}
+
+impl Drop for Counting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -50,9 +59,13 @@ impl Drop for Unfinished<'_> {
 
 impl LoginCounts {
     /// A connection has come; it is no session yet.
-    pub(crate) fn begin(&self) -> Unfinished<'_> {
-        self.unfinished.fetch_add(1, Ordering::Relaxed);
-        Unfinished(&self.unfinished)
+    pub(crate) fn begin(&self) -> Counting<'_> {
+        Counting::new(&self.unfinished)
+    }
+
+    /// A client logs in.
+    pub(crate) fn log_in(&self) -> Counting<'_> {
+        Counting::new(&self.logging_in)
     }
 
     /// The client is logged in.

@@ -282,12 +282,77 @@ fn play(stage: &Stage, seed: u64) {
     }
 }
 
-#[test]
-fn sessions_over_fewer_connections_hear_what_those_with_their_own_hear() {
+/// Scripts that once were answered otherwise: the session and its text, for each step.
+const CORPUS: [&[(usize, &str)]; 2] = [
+    // A savepoint before the first statement of a transaction is one of that transaction.
+    &[
+        (0, "SET autocommit = 0"),
+        (0, "SAVEPOINT s0"),
+        (1, "SELECT 1"),
+        (2, "SELECT 2"),
+        (3, "SELECT 3"),
+        (0, "INSERT INTO t0 (v) VALUES (1)"),
+        (0, "ROLLBACK TO s0"),
+        (0, "SELECT * FROM t0"),
+        (0, "ROLLBACK"),
+        (0, "ROLLBACK TO s0"),
+        (0, "BEGIN NOT ATOMIC SAVEPOINT s1; END"),
+        (1, "SELECT 1"),
+        (2, "SELECT 2"),
+        (3, "SELECT 3"),
+        (0, "RELEASE SAVEPOINT s1"),
+        (0, "COMMIT"),
+    ],
+    // It ends with an end of no transaction, and with autocommit.
+    &[
+        (0, "SET autocommit = 0"),
+        (0, "SAVEPOINT s0; SELECT missing"),
+        (1, "SELECT 1"),
+        (2, "SELECT 2"),
+        (3, "SELECT 3"),
+        (0, "ROLLBACK TO s0"),
+        (0, "COMMIT"),
+        (0, "ROLLBACK TO s0"),
+        (0, "SAVEPOINT s0"),
+        (0, "SET autocommit = 1"),
+        (0, "ROLLBACK TO s0"),
+    ],
+];
+
+/// A gate in front of a server with the tables.
+fn stage() -> Stage {
     let connections = [format!("connections = {CONNECTIONS}"), format!("pinned_max = {CONNECTIONS}")];
     let [connections, pinned] = connections.each_ref().map(String::as_str);
     let none = ["capacity = \"none\"", "long_limit = \"none\"", "queue_timeout = \"10s\""];
-    let stage = Stage::start(&[&[connections, pinned], &none[..]].concat(), "");
+    Stage::start(&[&[connections, pinned], &none[..]].concat(), "")
+}
+
+#[test]
+fn what_was_answered_otherwise_once_is_answered_alike() {
+    let stage = stage();
+    for (number, script) in CORPUS.iter().enumerate() {
+        let mut history = History(number as u64, Vec::new());
+        let side = |session: Session, name: &str| {
+            let mut side = Side::new(session);
+            side.session.query(&format!("CREATE DATABASE IF NOT EXISTS {name}_corpus"));
+            side.session.query(&format!("USE {name}_corpus"));
+            side.session.query("CREATE OR REPLACE TABLE t0 (id INT AUTO_INCREMENT PRIMARY KEY, v INT)");
+            side
+        };
+        let mut pairs: Vec<(Side, Side)> =
+            (0..SESSIONS).map(|_| (side(stage.client(), GATED), side(stage.direct(), ALONE))).collect();
+        for (at, sql) in *script {
+            history.1.push(format!("session {at}: {sql}"));
+            let (step, (gated, direct)) = (Step::Query((*sql).to_owned()), &mut pairs[*at]);
+            assert_eq!(heard(&gated.take(&step)), heard(&direct.take(&step)), "script {number}");
+        }
+        assert_eq!(stage.gate.status()["in_flight"], 0, "no session holds a connection at the end");
+    }
+}
+
+#[test]
+fn sessions_over_fewer_connections_hear_what_those_with_their_own_hear() {
+    let stage = stage();
     tables(&stage);
     let given = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seed = given("DIFFERENTIAL_SEED");

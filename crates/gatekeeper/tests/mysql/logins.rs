@@ -214,3 +214,37 @@ fn clients_that_say_nothing_take_no_place_of_those_that_log_in() {
     }
     drop(silent);
 }
+
+#[test]
+fn a_login_that_waits_for_a_connection_is_counted_among_those_that_log_in() {
+    let stage = Stage::start(&["connections = 1"], "");
+    let mut holder = stage.client();
+    holder.query("CREATE OR REPLACE TABLE held_logins (v INT)");
+    holder.query("BEGIN");
+    holder.query("INSERT INTO held_logins VALUES (1)");
+    assert_eq!(stage.gate.status()["clients_logging_in"], 0);
+    let door = stage.door();
+    let waiter = std::thread::spawn(move || door.login().is_some());
+    stage.until("clients_logging_in", 1);
+    stage.until("queued", 1);
+    holder.query("COMMIT");
+    assert!(waiter.join().unwrap());
+    stage.until("clients_logging_in", 0);
+}
+
+#[test]
+fn logins_are_one_request_type_whatever_databases_they_name() {
+    let stage = Stage::start(&["connections = 1"], "");
+    let login = |database: &str| {
+        let socket = std::os::unix::net::UnixStream::connect(stage.socket()).unwrap();
+        let secret = Secret::Password(stage.server.password());
+        let mut session = Session::login_over(socket, (stage.server.user(), secret), capabilities()).unwrap();
+        session.change_user_in(stage.server.user(), secret, database)
+    };
+    for database in ["nowhere_one", "nowhere_two", "nowhere_three"] {
+        assert_eq!(login(database).unwrap_err().code, 1049);
+    }
+    let types = stage.gate.types().to_string();
+    assert!(types.contains("login") && !types.contains("nowhere"), "{types}");
+    assert!(!stage.gate.status().to_string().contains("nowhere"));
+}

@@ -231,3 +231,18 @@ fn a_refusal_within_a_transaction_leaves_it_open() {
     session.query("COMMIT").ok(capabilities());
     assert_eq!(pinned.query("SELECT v FROM going_on").rows(), "3");
 }
+
+#[test]
+fn a_statement_in_error_is_reset_also_while_its_session_holds_no_connection() {
+    let stage = one();
+    let heard = [stage.client(), stage.direct()].map(|mut session| {
+        let statement = prepare(&mut session, "SELECT 7");
+        // It has no parameter. That is told by executions, until a reset.
+        session.command(&Command::SendLongData { statement, parameter: 3, data: b"x" });
+        let codes =
+            [run(&mut session, statement), run(&mut session, statement)].map(|told| told.error().code);
+        session.command(&Command::ResetStatement { statement }).ok(capabilities());
+        (codes, run(&mut session, statement).count(|part| *part == Part::Row))
+    });
+    assert_eq!(heard, [([1210, 1210], 1); 2]);
+}

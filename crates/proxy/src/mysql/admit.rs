@@ -10,7 +10,7 @@ use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, Command};
 
 use super::channel::{Lost, OUTPUT_MAX};
-use super::classify::{Analysis, Close, Explains, Pin};
+use super::classify::{Analysis, Close, Explains, Pin, Savepoints};
 use super::greeting::Failed;
 use super::kill::{Taker, Watch};
 use super::pins::Kept;
@@ -117,7 +117,9 @@ impl Session {
             return Ok(Ok(()));
         }
         self.busy = Duration::ZERO;
-        let database = String::from_utf8_lossy(&self.carried.database);
+        // Logins are one type: anybody may name databases that aren't there.
+        let of_type = if self.proof == Proof::Given { &self.carried.database[..] } else { &[] };
+        let database = String::from_utf8_lossy(of_type);
         let explicit = self.begin.is_some() || self.status.contains(Status::IN_TRANSACTION);
         let driver = Arc::clone(&self.shared.driver);
         let request_type = request_type(&database, analysis.type_hash, explicit);
@@ -147,7 +149,9 @@ impl Session {
                 let since = self.note(Activity::Queued).await.1;
                 let verdict = self.wait(waiting).await;
                 let (activity, now) = self.note(Activity::Idle).await;
-                self.counted().waited(now.since(since));
+                if self.proof == Proof::Given {
+                    self.counted().waited(now.since(since));
+                }
                 match verdict {
                     // The killer has been told so, though the turn came just then.
                     Ok(turn) if matches!(activity, Activity::Canceled) => {
@@ -363,13 +367,20 @@ impl Session {
             }
             What::Statement(id, command) => {
                 let known = match server.statements.get(&id) {
-                    Some(known) => *known,
+                    Some(known) => {
+                        let known = *known;
+                        self.statements.put_due_reset(id, known, server);
+                        known
+                    }
                     None => match self.statements.get(id) {
                         None => return Ok(Err(Refusal::unknown_statement(id))),
                         Some(statement) => {
                             let then = (id, &statement.sql[..], &statement.surroundings);
                             match server.prepare_again(then, &self.carried.surroundings()).await {
-                                Ok(known) => known,
+                                Ok(known) => {
+                                    self.statements.take_due_reset(id);
+                                    known
+                                }
                                 Err(Failed::Refused(refusal)) => return Ok(Err(refusal)),
                                 Err(Failed::Lost(lost)) => return Err(Broken::Before(lost)),
                             }
@@ -456,7 +467,8 @@ impl Session {
         let at = self.at;
         server.at = at;
         server.database.clone_from(&self.carried.database);
-        let was_read_only = self.status.contains(Status::IN_READ_ONLY_TRANSACTION);
+        let was = self.status;
+        let was_read_only = was.contains(Status::IN_READ_ONLY_TRANSACTION);
         match answer.status {
             // The modes of one statement have ended with it.
             Some(status) if analysis.once.iter().any(|name| name == b"sql_mode") => {
@@ -493,7 +505,8 @@ impl Session {
         if shows {
             self.show();
         }
-        if self.status.contains(Status::IN_TRANSACTION) {
+        self.follow_savepoints(analysis, (answer.error, was));
+        if self.is_open() {
             self.rest().await;
             return Ok(Flow::Continue);
         }
@@ -503,12 +516,29 @@ impl Session {
 
     /// A statement is refused that hasn't run, though there is a connection. An open transaction goes on.
     async fn decline(&mut self, refusal: &Refusal, due: Sequence) -> Flow {
-        if self.status.contains(Status::IN_TRANSACTION) {
+        if self.is_open() {
             self.rest().await;
         } else {
             self.finish(Outcome::Failure).await;
         }
         self.refuse(refusal, due)
+    }
+
+    /// Whether what comes next has to find what the session has left on the connection.
+    fn is_open(&self) -> bool {
+        self.status.contains(Status::IN_TRANSACTION) || self.has_savepoint
+    }
+
+    /// Without autocommit a server takes savepoints before it says that a transaction is open. They end with
+    /// the transaction, or with an end of none.
+    fn follow_savepoints(&mut self, analysis: &Analysis, (error, was): (Option<u16>, Status)) {
+        let (is_automatic, is_open) =
+            (self.status.contains(Status::AUTOCOMMIT), self.status.contains(Status::IN_TRANSACTION));
+        let has_ended = was.contains(Status::IN_TRANSACTION) || analysis.ends && error.is_none();
+        if is_automatic || is_open || has_ended {
+            self.has_savepoint = false;
+        }
+        self.has_savepoint |= analysis.savepoints == Savepoints::Set && !is_automatic && !is_open;
     }
 
     /// The transaction is open, and its client thinks.
@@ -559,6 +589,7 @@ impl Session {
     /// Closes the session's connection.
     pub(super) fn drop_server(&mut self) {
         self.server = None;
+        self.has_savepoint = false;
         self.place.entry.note_server(None);
         self.kept = None;
         if let Some(permit) = self.permit.take() {

@@ -106,6 +106,14 @@ pub(super) enum Close {
     Releases,
 }
 
+/// Whether a statement of a text sets a savepoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Savepoints {
+    #[default]
+    Unchanged,
+    Set,
+}
+
 /// What a change of state that the server tells comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Explains {
@@ -139,6 +147,7 @@ pub(super) struct Analysis {
     pub(super) begins: bool,
     /// The text only ends a transaction, in the plainest form.
     pub(super) ends: bool,
+    pub(super) savepoints: Savepoints,
     pub(super) close: Close,
     pub(super) kills: Killing,
     /// The variables that the text sets for one statement.
@@ -413,6 +422,9 @@ impl Analysis {
         let is = |words: &[&str]| words.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()));
         if is(&["commit", "xa"]) {
             self.close = Close::Commits;
+        }
+        if is(&["savepoint"]) {
+            self.savepoints = Savepoints::Set;
         }
         self.pin = pin_of(&STATEMENTS, word).or(self.pin);
         if is(&COMPOUND) {

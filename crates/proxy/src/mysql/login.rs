@@ -266,6 +266,7 @@ impl Newcomer<'_> {
         mut client: Channel,
         Login { greeted, scramble, capabilities, response, next }: Login<'_>,
     ) -> Result<Entered, End> {
+        let _logging_in = self.shared.login_counts.log_in();
         let database = response.database.unwrap_or_default().to_vec();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let user = text(response.user);

@@ -309,6 +309,14 @@ impl Server {
         Ok(())
     }
 
+    /// Appends the reset of a statement, before a command of the same session.
+    pub(super) fn put_reset_statement(&mut self, statement: u32) {
+        self.due += self.put(&Command::ResetStatement { statement });
+        if self.pending.is_none() {
+            self.pending = Some((self.at, self.database.clone()));
+        }
+    }
+
     /// Appends a command of the gate's own, which has one answer.
     pub(super) fn put(&mut self, command: &Command<'_>) -> usize {
         command::write(&mut self.channel.output, command, self.capabilities);

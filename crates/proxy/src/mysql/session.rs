@@ -116,6 +116,8 @@ pub(super) struct Session {
     pub(super) counters: Counted,
     /// Results of earlier statements that aren't on the connection any more.
     pub(super) lost: Results,
+    /// Without autocommit a savepoint may be set on the connection, though no transaction is open there.
+    pub(super) has_savepoint: bool,
     /// The connection has generated an id that the session doesn't know yet.
     pub(super) asks_insert_id: bool,
     pub(super) at_gate: Client,
@@ -155,6 +157,7 @@ impl Session {
             begun: None,
             counters: Counted::default(),
             lost: Results::default(),
+            has_savepoint: false,
             asks_insert_id: false,
             at_gate: shared.driver.connect(),
             peer: logged_in.peer,
@@ -191,6 +194,8 @@ impl Session {
 
     /// Ends a login, which the server may refuse.
     async fn enter(&mut self, next: Sequence) -> Result<Flow, Lost> {
+        let shared = Arc::clone(&self.shared);
+        let _logging_in = shared.login_counts.log_in();
         let before = self.at.commands;
         self.proof = Proof::Due;
         let flow = self.execute(&Analysis::named("login"), What::Nothing, next).await?;
@@ -441,6 +446,8 @@ impl Session {
             let what = What::Statement(statement, command);
             return self.execute(&Analysis::named("command"), what, due).await;
         }
+        // The session may find the connection again on which the statement is in error.
+        self.statements.put_off_reset(statement);
         Ok(self.own_ok(due))
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Statement {
     /// The types that came with an execution; later ones may leave them out.
     types: Option<Vec<u8>>,
     long: Long,
+    /// The client has reset it, and the connection that knows it hasn't heard of that.
+    is_reset_due: bool,
 }
 
 /// Long data that waits for an execution.
@@ -99,7 +101,9 @@ impl Statements {
         self.latest = Some(id);
         self.bytes += sql.len();
         let (sql, parameters, long) = (sql.to_vec(), prepared.parameters, Long::Parts(Vec::new()));
-        self.by_id.insert(id, Statement { sql, analysis, surroundings, parameters, types: None, long });
+        let statement =
+            Statement { sql, analysis, surroundings, parameters, types: None, long, is_reset_due: false };
+        self.by_id.insert(id, statement);
     }
 
     /// A PREPARE begins: until it has succeeded no statement is the latest.
@@ -114,6 +118,25 @@ impl Statements {
 
     pub(super) fn get(&self, id: u32) -> Option<&Statement> {
         self.by_id.get(&id)
+    }
+
+    /// The client has reset a statement, while the session has no connection that knows it.
+    pub(super) fn put_off_reset(&mut self, id: u32) {
+        if let Some(statement) = self.by_id.get_mut(&id) {
+            statement.is_reset_due = true;
+        }
+    }
+
+    /// Writes what is due of a statement that a connection knows as `known`. The answer is due.
+    pub(super) fn put_due_reset(&mut self, id: u32, known: u32, server: &mut Server) {
+        if self.take_due_reset(id) {
+            server.put_reset_statement(known);
+        }
+    }
+
+    /// Whether a statement was to be reset. A connection that prepares it anew has nothing to reset.
+    pub(super) fn take_due_reset(&mut self, id: u32) -> bool {
+        self.by_id.get_mut(&id).is_some_and(|statement| std::mem::take(&mut statement.is_reset_due))
     }
 
     pub(super) fn close(&mut self, id: u32) {

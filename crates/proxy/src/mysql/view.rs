@@ -82,6 +82,8 @@ impl GateView for Status {
         let asked = &self.0.auth_query;
         ClientsView {
             connected: self.0.sessions.len(),
+            logging_in: usize::try_from(self.0.login_counts.logging_in.load(Ordering::Relaxed))
+                .unwrap_or(usize::MAX),
             auth_queries_found: asked.found.load(Ordering::Relaxed),
             auth_queries_unknown: asked.unknown.load(Ordering::Relaxed),
             auth_queries_failed: asked.failed.load(Ordering::Relaxed),

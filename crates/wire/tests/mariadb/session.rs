@@ -325,11 +325,21 @@ impl Session {
 
     /// Changes the user within the connection, with an empty proof that the server has to ask for again.
     pub(crate) fn change_user(&mut self, user: &str, secret: Secret<'_>) -> Result<(), Told> {
+        self.change_user_in(user, secret, "witness")
+    }
+
+    /// Changes the user within the connection, and uses a database from then on.
+    pub(crate) fn change_user_in(
+        &mut self,
+        user: &str,
+        secret: Secret<'_>,
+        database: &str,
+    ) -> Result<(), Told> {
         let mut out = BytesMut::new();
         let change = command::ChangeUser {
             user: user.as_bytes(),
             proof: &[],
-            database: b"witness",
+            database: database.as_bytes(),
             collation: Some(45),
             plugin: Some(b"mysql_native_password"),
             attributes: None,

@@ -313,6 +313,17 @@ fn two_gates_leave_room_for_each_other_and_for_a_psql() {
 }
 
 #[test]
+fn a_gate_that_observes_judges_with_what_it_would_take_and_bounds_nobody() {
+    let server = server(20);
+    let gate = gate(&server, &["mode = \"observe\""]);
+    let clients: Vec<_> = (0..15).map(|_| ann(gate.port())).collect();
+    // Of 17 connections 5 stay free, and one is to prepare on. Its own clients' connections would be the gate's.
+    until_found(&gate, 11);
+    assert_eq!(gate.status()["clients_connected"], clients.len());
+    assert_eq!(gate.status()["connections_found"]["others"], 0);
+}
+
+#[test]
 fn a_number_stays_a_number() {
     let server = server(23);
     let gate = Gate::start(server.port(), &["connections = 4".to_owned()]);

@@ -148,7 +148,7 @@ function topReason(samples) {
 export function found(status) {
   const lines = [];
   const connections = status.connections_found;
-  lines.push(["Connections", `${status.connections_in_use} of ${status.connections} in use`, connections ? foundConnections(connections) : status.mode === "observe" ? "A gate that observes doesn't ask the server for a number." : "The number is configured."]);
+  lines.push(["Connections", `${status.connections_in_use} of ${status.connections} in use`, connections ? foundConnections(connections) : "The number is configured."]);
   const most = status.capacity_requests;
   if (most !== null) lines.push(["Requests at once", String(most), most >= status.connections ? "As many as there are connections: nothing says that fewer complete more." : "Follows what completes most, and rises at once while requests wait."]);
   if (status.capacity_seconds !== null) lines.push(["Work at once", `${seconds(status.load_seconds)} of ${seconds(status.capacity_seconds)}`, "The sum of what the requests in flight are expected to take."]);

@@ -291,8 +291,7 @@ impl Shared {
         is_known: bool,
         limit: Duration,
     ) -> Result<(), super::server::QueryError> {
-        let is_asked = settings.finding.is_some() && !settings.observe;
-        if !is_asked || !self.ceiling.is_due(self.held(settings), is_known) {
+        if settings.finding.is_none() || !self.ceiling.is_due(self.held(settings), is_known) {
             return Ok(());
         }
         server.limits = self.learn_room(server, limit).await?;
@@ -367,7 +366,7 @@ impl Shared {
     /// What was found, where it is to be found.
     pub(super) fn ceiling_view(&self) -> Option<CeilingView> {
         let settings = self.settings();
-        settings.finding.filter(|_| !settings.observe)?;
+        settings.finding?;
         let reachable = self.connections(&settings).min(self.pools.reachable()).max(1);
         Some(self.ceiling.view(settings.connections, reachable))
     }
@@ -384,7 +383,7 @@ pub(super) async fn watch(shared: &Arc<Shared>) {
             () = shared.ceiling.refused.notified() => {}
         }
         let settings = shared.settings();
-        if settings.finding.is_none() || settings.observe || !shared.ceiling.is_overdue() {
+        if settings.finding.is_none() || !shared.ceiling.is_overdue() {
             continue;
         }
         let Some(mut lent) = shared.pools.lend_idle() else { continue };

@@ -209,12 +209,7 @@ pub(super) fn found(status: &GateStatus) -> Vec<[String; 3]> {
     let line = |name: &str, value: String, why: String| [name.to_owned(), value, why];
     let in_use = format!("{} of {} in use", status.connections_in_use, status.connections);
     let why = status.connections_found.as_ref();
-    let unfound = if status.mode == "observe" {
-        "A gate that observes doesn't ask the server for a number."
-    } else {
-        "The number is configured."
-    };
-    let why = why.map_or(unfound.to_owned(), |found| format!("Found: {}.", found.why));
+    let why = why.map_or("The number is configured.".to_owned(), |found| format!("Found: {}.", found.why));
     let mut lines = vec![line("Connections", in_use, why)];
     if let Some(most) = status.capacity_requests {
         let why = match most >= status.connections {

@@ -197,6 +197,9 @@ impl Process {
         }
         // All that happened has happened: what is still under way to the file gets there.
         self.recordings.into_iter().for_each(Recording::finish);
+        if result.is_ok() {
+            tracing::info!("ended");
+        }
         result
     }
 

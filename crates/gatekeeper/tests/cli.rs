@@ -310,6 +310,7 @@ fn a_running_gatekeeper_says_what_it_protects_answers_for_itself_and_ends_on_a_s
 
     running.signal("-TERM");
     running.line_with("draining");
+    running.line_with("ended");
     assert_eq!(running.child.wait().unwrap().code(), Some(0));
 }
 

@@ -521,6 +521,7 @@ pub fn router(admin: Arc<Admin>, door: Door) -> Router {
         .merge(act::routes())
         .merge(page::routes())
         .fallback(page::nowhere)
+        .method_not_allowed_fallback(page::otherwise)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Desk { admin: Arc::clone(&admin), door }, names::check))
         .with_state(Desk { admin, door })

@@ -109,8 +109,10 @@ pub(super) fn may_change(desk: &Desk, headers: &HeaderMap) -> Result<(), Refused
         );
     };
     let sent = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    match sent.and_then(|value| value.strip_prefix(b"Bearer ")) {
-        Some(sent) if token.is(sent) => Ok(()),
+    // The scheme's name is the same in capitals and small letters (RFC 9110, 11.1).
+    let sent = sent.and_then(|value| value.split_at_checked("Bearer ".len()));
+    match sent.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer ")) {
+        Some((_, sent)) if token.is(sent) => Ok(()),
         Some(_) => refused("this isn't the token of token_file"),
         None => refused("changes over TCP take the token of token_file: send Authorization: Bearer TOKEN"),
     }

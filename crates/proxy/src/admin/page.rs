@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
@@ -81,6 +81,13 @@ pub(super) async fn nowhere(uri: Uri) -> Response {
                  with POST: /reload, /drain, /upgrade, /allowed, /gates/NAME/pause, /gates/NAME/resume, \
                  /gates/NAME/pass, /gates/NAME/enforce";
     (StatusCode::NOT_FOUND, format!("there is nothing at {}; there are: {there}\n", uri.path()))
+        .into_response()
+}
+
+/// Answers a request for a path that takes another method.
+pub(super) async fn otherwise(method: Method, uri: Uri) -> Response {
+    let other = if method == Method::POST { "GET" } else { "POST" };
+    (StatusCode::METHOD_NOT_ALLOWED, format!("{} is not for {method}; use {other}\n", uri.path()))
         .into_response()
 }
 

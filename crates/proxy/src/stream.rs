@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf, Ready};
 use tokio::net::{TcpStream, UnixStream};
 
 mod buffered;
@@ -91,6 +91,10 @@ impl Peer {
 pub(crate) fn ip_is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
+
+/// What the poller tells of the end of a stream, and of nothing else that comes over it: it isn't asked for
+/// urgent data, the other half of this interest.
+pub(crate) const END: Interest = Interest::PRIORITY;
 
 impl Stream {
     /// Wraps a TCP connection that was made from here: no Nagle delay, and keepalive.
@@ -196,6 +200,19 @@ impl Stream {
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes).await?;
         if self.has_unsent() { self.flush().await } else { Ok(()) }
+    }
+
+    /// Resolves when the other end has closed its side, or is lost, though bytes of it wait to be read.
+    pub(crate) async fn ended(&self) {
+        let told = match self {
+            Self::Tcp(stream) => stream.ready(END).await,
+            Self::Unix(stream) => stream.ready(END).await,
+            Self::Tls(stream) => stream.tcp().ready(END).await,
+        };
+        // Anything else doesn't happen.
+        if !told.is_ok_and(Ready::is_read_closed) {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Whether something that was written is still here, and leaves only if it is flushed.

@@ -162,11 +162,80 @@ fn a_file_that_the_server_does_not_take_waits_with_the_client() {
         assert!(sent < 32 << 20, "nobody holds the client up");
     }
     assert_eq!(stage.gate.status()["in_flight"], 1);
-    // As without a gate, a client that leaves now is noticed when the server reads on.
+    // A client that leaves is noticed, though much that it has sent waits to be read.
     drop(session);
-    direct.query("COMMIT");
     stage.until("in_flight", 0);
+    direct.query("COMMIT");
     assert_eq!(stage.client().query("SELECT COUNT(*) FROM held_up").rows(), "1");
+}
+
+/// The thread of the server that loads a file into a table.
+fn loader(stage: &Stage, table: &str) -> String {
+    let asked = format!("SELECT id FROM information_schema.processlist WHERE info LIKE 'LOAD DATA%{table}'");
+    let mut witness = stage.direct();
+    let mut thread = String::new();
+    stage.until_holds("the server loads", || {
+        thread = witness.query(&asked).rows();
+        !thread.is_empty()
+    });
+    thread
+}
+
+#[test]
+fn a_client_is_told_of_a_server_that_is_lost_behind_its_file_and_cut_off_within() {
+    let stage = Stage::start(&["connections = 1", "message_timeout = \"1h\""], "");
+    let mut direct = stage.direct();
+    direct.query("CREATE OR REPLACE TABLE cut_short (v INT PRIMARY KEY)");
+    let begin = || {
+        let mut session = stage.client();
+        session.send(&query("LOAD DATA LOCAL INFILE 'any' INTO TABLE cut_short"));
+        std::io::Read::read_exact(&mut session.stream, &mut [0; 8]).unwrap();
+        let mut piece = bytes::BytesMut::new();
+        codec::write(&mut piece, Sequence(2), b"1\n");
+        session.send(&piece);
+        session
+    };
+    let heard = |mut session: Session| {
+        let mut heard = Vec::new();
+        // A connection may be reset, as that of a server.
+        let _ = std::io::Read::read_to_end(&mut session.stream, &mut heard);
+        heard
+    };
+    let session = begin();
+    direct.query(&format!("KILL {}", loader(&stage, "cut_short")));
+    let told = heard(session);
+    assert!(told.is_empty() || told.get(4) == Some(&0xff), "{told:?}");
+    // The server waits for the lock of the row.
+    direct.query("BEGIN");
+    direct.query("INSERT INTO cut_short VALUES (1)");
+    let mut session = begin();
+    session.send(b"\0\0\0\x03");
+    direct.query(&format!("KILL {}", loader(&stage, "cut_short")));
+    let told = heard(session);
+    let [_, _, _, number, 0xff, low, high, ..] = told[..] else { panic!("{told:?}") };
+    assert_eq!((number, u16::from_le_bytes([low, high])), (4, 2013));
+    stage.until("in_flight", 0);
+}
+
+#[test]
+fn a_client_that_leaves_is_noticed_though_much_that_it_has_sent_waits() {
+    let stage = one();
+    // A query, and a part of another of a megabyte.
+    let send = |session: &mut Session, sql: &str| {
+        session.send(&query(sql));
+        session.send(b"\0\0\x10\0\x03");
+        session.send(&[b' '; 150_000]);
+    };
+    let (mut running, mut queued) = (stage.client(), stage.client());
+    send(&mut running, "SELECT SLEEP(1000)");
+    stage.until("in_flight", 1);
+    send(&mut queued, "SELECT 1");
+    stage.until("queued", 1);
+    drop(queued);
+    stage.until("queued", 0);
+    assert_eq!(stage.gate.status()["in_flight"], 1);
+    drop(running);
+    stage.until("in_flight", 0);
 }
 
 #[test]

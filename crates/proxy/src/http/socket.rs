@@ -27,10 +27,10 @@ use super::reject::explained;
 use super::sniffer::Sniffer;
 use super::word::{FIRST, Word};
 use crate::lateness::{Lateness, Stamp, Turn};
+use crate::stream::END;
 
 mod shared;
 
-use shared::END;
 pub(crate) use shared::Shared;
 
 /// What a request knows of its client's connection.

@@ -102,7 +102,7 @@ impl Session {
                 if !matches!(broken, Broken::Client) {
                     self.shared.settings().health.lost(None);
                 }
-                if let Broken::Before(lost) = &broken {
+                if let Some((lost, due)) = broken.owed(due) {
                     Refusal::lost(&lost.to_string()).write(&mut self.client.output, due);
                 }
                 Ok(self.abandon())
@@ -206,7 +206,7 @@ impl Session {
                 () = self.place.entry.ended.notified() => return Err(Interrupted::Left),
                 () = self.ending.reached(Phase::Aborting) => return Err(Interrupted::Ending),
                 () = &mut told => return Err(Interrupted::NoRoom),
-                filled = self.client.fill(), if readable => match filled {
+                filled = self.client.fill_or_end(readable) => match filled {
                     Err(_) => return Err(Interrupted::Left),
                     Ok(()) if self.client.is_over() => return Err(Interrupted::NoRoom),
                     Ok(()) => told.set(self.client.told()),

@@ -139,8 +139,22 @@ impl Channel {
         }
     }
 
-    /// Sends what waits, and reads what arrives next if it may. Cancel-safe.
+    /// Reads what arrives next. If it may not, waits for the end of the other side. Cancel-safe.
+    pub(super) async fn fill_or_end(&mut self, reads: bool) -> Result<(), Lost> {
+        if reads {
+            return self.fill().await;
+        }
+        self.stream.ended().await;
+        Err(Lost::Closed)
+    }
+
+    /// Sends what waits, and reads what arrives next if it may. If not, waits for the end of the other side
+    /// once all is sent. Cancel-safe.
     pub(super) async fn exchange(&mut self, reads: bool) -> Result<(), Lost> {
+        if !reads {
+            self.flush().await?;
+            return self.fill_or_end(reads).await;
+        }
         let read = poll_fn(|context| {
             while !self.output.is_empty() || self.stream.has_unsent() {
                 match poll_flush(&mut self.stream, &mut self.output, context) {
@@ -148,7 +162,7 @@ impl Channel {
                     Poll::Pending => break,
                 }
             }
-            if reads { poll_fill(&mut self.stream, &mut self.input, context) } else { Poll::Pending }
+            poll_fill(&mut self.stream, &mut self.input, context)
         })
         .await?;
         self.count();

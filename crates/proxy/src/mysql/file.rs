@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use wire::mysql::codec;
+use wire::mysql::answer;
+use wire::mysql::codec::{self, HEADER_LEN};
 use wire::mysql::response::{Follower, Turn};
 
 use super::channel::{Channel, Lost, OUTPUT_MAX};
@@ -69,6 +70,17 @@ fn has_more(input: &[u8], passing: usize) -> bool {
     if passing > 0 { !input.is_empty() } else { codec::packet(input).is_some() }
 }
 
+/// Passes on an error that the server has told before it was lost. If the client was sending, its number is
+/// that of an earlier packet, as without a gate.
+pub(super) fn pass_last_word(server: &mut Server, client: &mut Channel) {
+    let input = &server.channel.input;
+    if let Some(packet) = codec::packet(input) {
+        let whole = input.get(..packet.len());
+        let error = whole.filter(|whole| whole.get(HEADER_LEN) == Some(&answer::ERROR));
+        client.output.extend_from_slice(error.unwrap_or_default());
+    }
+}
+
 /// Waits for more of the file. The server has nothing to say meanwhile, unless it ends.
 async fn wait((server, client): (&mut Server, &mut Channel), watch: &mut Watch<'_>) -> Result<Duration, Cut> {
     let begun = Instant::now();
@@ -81,7 +93,7 @@ async fn wait((server, client): (&mut Server, &mut Channel), watch: &mut Watch<'
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return Err(Cut::Client),
         },
-        filled = server.channel.fill(), if is_quiet => filled.map_err(|_: Lost| Cut::Server)?,
+        filled = server.channel.fill_or_end(is_quiet) => filled.map_err(|_: Lost| Cut::Server)?,
     }
     Ok(begun.elapsed())
 }

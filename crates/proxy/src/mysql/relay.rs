@@ -48,10 +48,24 @@ pub(super) struct Answer {
 pub(super) enum Broken {
     /// The server's connection; the client has got nothing of the answer.
     Before(Lost),
+    /// The server's connection, where an answer with this number was due: what the client has got before is
+    /// whole.
+    Unanswered(Lost, Sequence),
     /// The server's connection, in the middle of the answer.
     Within,
     /// The client has left in the middle of its file.
     Client,
+}
+
+impl Broken {
+    /// Why an error is owed to the client, and its number, which is `first` as long as nothing was told.
+    pub(super) fn owed(&self, first: Sequence) -> Option<(&Lost, Sequence)> {
+        match self {
+            Self::Before(lost) => Some((lost, first)),
+            Self::Unanswered(lost, due) => Some((lost, *due)),
+            Self::Within | Self::Client => None,
+        }
+    }
 }
 
 /// Passes an answer on. A client that takes nothing any more doesn't keep the answer from being read to its
@@ -66,7 +80,8 @@ pub(super) async fn relay(
 ) -> Result<Answer, Broken> {
     let mut follower = Follower::new(expect, server.capabilities, due);
     let mut answer = Answer::default();
-    let mut has_begun = false;
+    // The number of an error that can be told now; `None`: the client has got a part of an answer.
+    let mut owed = Some(due);
     let mut passing = 0_usize;
     loop {
         let pass = passing.min(server.channel.input.len());
@@ -83,7 +98,7 @@ pub(super) async fn relay(
         if answer.client == Taker::Left {
             client.output.clear();
         }
-        let broken = move |lost: Lost| if has_begun { Broken::Within } else { Broken::Before(lost) };
+        let broken = move |lost: Lost| owed.map_or(Broken::Within, |due| Broken::Unanswered(lost, due));
         if passing == 0 {
             match follower.turn() {
                 Turn::Server => {}
@@ -92,8 +107,12 @@ pub(super) async fn relay(
                     let passed = file::pass((&mut *server, &mut *client), &mut follower, &mut watch).await;
                     answer.client_time += passed.map_err(|cut| match cut {
                         Cut::Client => Broken::Client,
-                        Cut::Server => Broken::Within,
+                        Cut::Server => {
+                            file::pass_last_word(server, client);
+                            Broken::Within
+                        }
                     })?;
+                    owed = Some(follower.due());
                     continue;
                 }
                 Turn::Over => break,
@@ -101,7 +120,7 @@ pub(super) async fn relay(
             match step(&server.channel.input, server.capabilities, &mut follower).map_err(&broken)? {
                 Step::Wait => {}
                 Step::Pass(length, part) => {
-                    has_begun = true;
+                    owed = None;
                     match part {
                         Part::Error { code } => {
                             (answer.error, answer.status, answer.warned) = (Some(code), None, true);
@@ -118,7 +137,7 @@ pub(super) async fn relay(
                     continue;
                 }
                 Step::Whole(packet, sequence, part) => {
-                    has_begun = true;
+                    owed = None;
                     let length = packet.len() + HEADER_LEN;
                     if let Part::Prepared(prepared) = part {
                         answer.prepared = Some(prepared);

@@ -18,10 +18,6 @@ pub(crate) enum Shared {
     Unix(Arc<UnixStream>),
 }
 
-/// What the poller tells of the end of a stream, and of nothing else that comes over it: it isn't asked for
-/// urgent data, the other half of this interest.
-pub(super) const END: Interest = Interest::PRIORITY;
-
 /// What a read says that finds nothing.
 fn blocked() -> io::Result<()> {
     Err(io::ErrorKind::WouldBlock.into())

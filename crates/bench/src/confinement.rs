@@ -127,14 +127,42 @@ impl Confinement {
                 }
             }
         }
-        for group in &held.groups {
-            pids.iter().try_for_each(|pid| take_in(group, *pid))?;
-        }
+        pids.iter().try_for_each(|pid| held.take(*pid))?;
         Ok(Some(held))
     }
 
+    /// Makes a group of this name that shares the processor by weights, and another for its accounting where
+    /// that is apart.
+    ///
+    /// # Errors
+    /// If groups can't be made here.
+    pub(crate) fn weighed(name: &str) -> Result<Self, Error> {
+        let root = Path::new(ROOT);
+        let mut held = Self { groups: Vec::new(), killed: None };
+        if root.join("cgroup.controllers").exists() {
+            held.make_named(root, name, &[])?;
+        } else {
+            held.make_named(&root.join("cpu"), name, &[])?;
+            // Often both controllers are one hierarchy.
+            let accounts = root.join("cpuacct");
+            if accounts.exists() && !accounts.join(name).exists() {
+                held.make_named(&accounts, name, &[])?;
+            }
+        }
+        Ok(held)
+    }
+
+    /// Puts a process with all of its threads into it.
+    pub(crate) fn take(&self, pid: u32) -> Result<(), Error> {
+        self.groups.iter().try_for_each(|group| take_in(group, pid))
+    }
+
     fn make(&mut self, parent: &Path, settings: &[Setting]) -> Result<PathBuf, Error> {
-        let group = parent.join(format!("gatekeeper-bench-{}", std::process::id()));
+        self.make_named(parent, &format!("gatekeeper-bench-{}", std::process::id()), settings)
+    }
+
+    fn make_named(&mut self, parent: &Path, name: &str, settings: &[Setting]) -> Result<PathBuf, Error> {
+        let group = parent.join(name);
         fs::create_dir(&group).map_err(Error::io(format!(
             "making the control group {} (bounds on memory and processors need one; as root in most systems)",
             group.display()

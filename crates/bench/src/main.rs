@@ -66,6 +66,9 @@ enum Experiment {
         /// On which address it listens
         #[arg(long, default_value = "127.0.0.1")]
         address: Ipv4Addr,
+        /// Ports of origins that serve `/c0`, `/c1` and so on
+        #[arg(long)]
+        worker: Vec<u16>,
     },
 }
 
@@ -400,8 +403,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Error> {
     bench::raise_descriptor_limit();
-    if let Experiment::Origin { port, address } = arguments.experiment {
-        http::origin::serve(address, port)?;
+    if let Experiment::Origin { port, address, worker } = arguments.experiment {
+        http::origin::serve(address, port, &worker)?;
         return Ok(());
     }
     // Before the runtime starts its threads, so that they all keep off the server's processor. A rehearsal

@@ -23,6 +23,8 @@ const WORK: [(&str, f64); 3] = [("4", 0.053), ("5", 0.061), ("6", 0.067)];
 /// The figures whose goals are about waits. A request that runs isn't interrupted, so the goals of Fig. 5 for
 /// responses would leave no room for another order.
 const WAITS: [&str; 2] = ["5", "7"];
+/// Whose runs are compared.
+const NAMES: [&str; 2] = ["the gate", "published"];
 /// Delays in a picture are means over so many ticks.
 const SMOOTH: usize = 20;
 
@@ -66,11 +68,13 @@ pub(super) async fn run(number: &str, options: &Options, display: &Display) -> R
         runs.push(run);
     }
     std::fs::create_dir_all(&options.output).map_err(Error::io("making the directory of pictures"))?;
-    case.plot(&runs).write(&options.output.join(format!("fig-{number}.svg")))?;
-    Ok(report(&case, &changes, &runs))
+    let shown = if waits { Resource::Queue } else { Resource::Processor };
+    let plot = plot(&case.experiment, options.speed, shown, NAMES, &runs);
+    plot.write(&options.output.join(format!("fig-{number}.svg")))?;
+    Ok(report(&case.experiment, NAMES, &changes, &runs))
 }
 
-fn in_a_line(change: &Change, run: &[Vec<Seen>]) -> String {
+pub(super) fn in_a_line(change: &Change, run: &[Vec<Seen>]) -> String {
     let found = change.mean(run, late(change));
     let settled = change.settles(run).map_or("doesn't settle".to_owned(), |ticks| format!("{ticks} ticks"));
     format!(
@@ -89,12 +93,17 @@ fn late(change: &Change) -> std::ops::Range<usize> {
     change.ticks.start.midpoint(change.ticks.end)..change.ticks.end
 }
 
-fn report(case: &Case, changes: &[Change], runs: &[Vec<Vec<Seen>>]) -> String {
-    let names = changes.iter().map(|change| format!("from tick {}", change.ticks.start));
-    let mut figures = Figures::new(&names.collect::<Vec<_>>());
+pub(super) fn report(
+    experiment: &Experiment,
+    names: [&str; 2],
+    changes: &[Change],
+    runs: &[Vec<Vec<Seen>>],
+) -> String {
+    let columns = changes.iter().map(|change| format!("from tick {}", change.ticks.start));
+    let mut figures = Figures::new(&columns.collect::<Vec<_>>());
     figures.row("goals", changes.iter().map(|change| change.goals.map(seconds).join(" / ")));
-    for (run, who) in runs.iter().zip(["the gate", "published"]) {
-        figures.heading(who);
+    for (run, name) in runs.iter().zip(names) {
+        figures.heading(name);
         let settled =
             |change: &Change| change.settles(run).map_or("–".to_owned(), |ticks| ticks.to_string());
         figures.row("ticks until settled", changes.iter().map(settled));
@@ -102,7 +111,7 @@ fn report(case: &Case, changes: &[Change], runs: &[Vec<Vec<Seen>>]) -> String {
         figures.row("delays in the second half", changes.iter().map(delays));
         figures.row("the share goes back by", changes.iter().map(|change| ratio(change.swings(run))));
     }
-    format!("\n  {}: {}\n{figures}\n", case.experiment.name, case.experiment.what)
+    format!("\n  {}: {}\n{figures}\n", experiment.name, experiment.what)
 }
 
 impl Case {
@@ -238,55 +247,58 @@ impl Case {
         }
         seen
     }
+}
 
-    fn plot(&self, runs: &[Vec<Vec<Seen>>]) -> Plot {
-        let resource = if self.waits { Resource::Queue } else { Resource::Processor };
-        let change = Change { ticks: 0..0, goals: [0.0; 2], resource };
-        let delays = |run: &Vec<Vec<Seen>>, class: usize| {
-            let points = (SMOOTH..run[0].len()).step_by(SMOOTH / 4);
-            let mean = |at: usize| (at as f64, change.mean(run, at - SMOOTH..at)[class]);
-            Curve { points: points.map(mean).collect(), band: Vec::new() }
-        };
-        let share = |run: &Vec<Vec<Seen>>, class: usize| {
-            let points = run[0].iter().enumerate();
-            let share = |(at, seen): (usize, &Seen)| (at as f64, (seen.queue_share - class as f64).abs());
-            Curve { points: points.map(share).collect(), band: Vec::new() }
-        };
-        let each = |of: &dyn Fn(&Vec<Vec<Seen>>, usize) -> Curve| {
-            runs.iter().flat_map(|run| [of(run, 0), of(run, 1)]).collect()
-        };
-        let names = ["the gate, class 0", "the gate, class 1", "published, class 0", "published, class 1"];
-        Plot {
-            title: format!("{}: {}", self.experiment.name, self.experiment.what),
-            subtitle: format!(
-                "{} times as fast, in the paper's seconds; means over {SMOOTH} ticks",
-                self.speed
-            ),
-            variants: names[..2 * runs.len()].iter().map(|&name| name.to_owned()).collect(),
-            marks: None,
-            axis: "ticks",
-            seconds: f64::from(self.experiment.ticks),
-            panels: vec![
-                Panel::new("mean delay", Scale::Logarithmic, seconds, each(&delays)),
-                Panel::new("share of the queue", Scale::Linear, ratio, each(&share)),
-            ],
-        }
+/// The delays and shares of runs. `shown` says whether delays are waits or whole responses.
+pub(super) fn plot(
+    experiment: &Experiment,
+    speed: u32,
+    shown: Resource,
+    names: [&str; 2],
+    runs: &[Vec<Vec<Seen>>],
+) -> Plot {
+    let change = Change { ticks: 0..0, goals: [0.0; 2], resource: shown };
+    let delays = |run: &Vec<Vec<Seen>>, class: usize| {
+        let points = (SMOOTH..run[0].len()).step_by(SMOOTH / 4);
+        let mean = |at: usize| (at as f64, change.mean(run, at - SMOOTH..at)[class]);
+        Curve { points: points.map(mean).collect(), band: Vec::new() }
+    };
+    let share = |run: &Vec<Vec<Seen>>, class: usize| {
+        let points = run[0].iter().enumerate();
+        let share = |(at, seen): (usize, &Seen)| (at as f64, (seen.queue_share - class as f64).abs());
+        Curve { points: points.map(share).collect(), band: Vec::new() }
+    };
+    let each = |of: &dyn Fn(&Vec<Vec<Seen>>, usize) -> Curve| {
+        runs.iter().flat_map(|run| [of(run, 0), of(run, 1)]).collect()
+    };
+    let variants = names.iter().take(runs.len());
+    Plot {
+        title: format!("{}: {}", experiment.name, experiment.what),
+        subtitle: format!("{speed} times as fast, in the paper's seconds; means over {SMOOTH} ticks"),
+        variants: variants.flat_map(|name| [0, 1].map(|class| format!("{name}, class {class}"))).collect(),
+        marks: None,
+        axis: "ticks",
+        seconds: f64::from(experiment.ticks),
+        panels: vec![
+            Panel::new("mean delay", Scale::Logarithmic, seconds, each(&delays)),
+            Panel::new("share of the queue", Scale::Linear, ratio, each(&share)),
+        ],
     }
 }
 
-fn sleep_until(at: Instant) {
+pub(super) fn sleep_until(at: Instant) {
     std::thread::sleep(at.saturating_duration_since(Instant::now()));
 }
 
 /// What `/status` says of both classes so far.
-struct Figure {
+pub(super) struct Figure {
     weights: [f64; 2],
     dispatched: [f64; 2],
     waited: [f64; 2],
 }
 
 impl Figure {
-    fn of(gate: &Gatekeeper) -> Result<Self, Error> {
+    pub(super) fn of(gate: &Gatekeeper) -> Result<Self, Error> {
         let silent = || Error::Experiment("the gate doesn't say how its classes stand".to_owned());
         let status = status(gate.admin_port()).ok_or_else(silent)?;
         let classes = status["classes"].as_array().ok_or_else(silent)?;
@@ -302,7 +314,7 @@ impl Figure {
         })
     }
 
-    fn share(&self) -> f64 {
+    pub(super) fn share(&self) -> f64 {
         self.weights[0] / (self.weights[0] + self.weights[1])
     }
 }

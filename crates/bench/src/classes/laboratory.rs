@@ -103,10 +103,25 @@ impl Drawn {
         cpu: Option<usize>,
         watch: impl FnOnce(&Gatekeeper, Instant) -> Result<T, Error> + Send + 'static,
     ) -> Result<(Vec<Ended>, T), Error> {
-        let (origin, gate) = blocking(move || {
-            let origin = Origin::start(cpu)?;
-            let gate = Gatekeeper::start_lines(origin.port(), &lines)?;
-            Ok((origin, gate))
+        let start = move || Origin::start(cpu).map(|origin| (origin.port(), origin));
+        self.meet_at(start, lines, watch).await
+    }
+
+    /// Has the requests meet a service through a gate, like [`Self::meet`]. `start` returns its port and
+    /// what is dropped at its end.
+    ///
+    /// # Errors
+    /// If something doesn't start, or a request wasn't served.
+    pub(super) async fn meet_at<S: Send + 'static, T: Send + 'static>(
+        &self,
+        start: impl FnOnce() -> Result<(u16, S), Error> + Send + 'static,
+        lines: String,
+        watch: impl FnOnce(&Gatekeeper, Instant) -> Result<T, Error> + Send + 'static,
+    ) -> Result<(Vec<Ended>, T), Error> {
+        let (service, gate) = blocking(move || {
+            let (port, service) = start()?;
+            let gate = Gatekeeper::start_lines(port, &lines)?;
+            Ok((service, gate))
         })
         .await?;
         let run = OpenRun {
@@ -128,7 +143,8 @@ impl Drawn {
         let (outcome, watched) = tokio::join!(run.run(), watched);
         let (outcome, (seen, gate)) = (outcome?, watched?);
         blocking(move || {
-            drop((gate, origin));
+            drop(gate);
+            drop(service);
             Ok(())
         })
         .await?;

@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     /// Ticks from each change to the next; the paper's are 400 to 500
     #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(80..=1_000))]
     phase: u32,
-    /// Play figures under the gate's adaptation only, without the published one
+    /// Play figures under the gate's adaptation only, without the published one or that of the queue alone
     #[arg(long)]
     gate_alone: bool,
     /// What arrivals are drawn from

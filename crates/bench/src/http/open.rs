@@ -331,7 +331,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_serves_as_many_requests_as_it_may() {
         let port = free_port().unwrap();
-        std::thread::spawn(move || origin::serve(Ipv4Addr::LOCALHOST, port));
+        std::thread::spawn(move || origin::serve(Ipv4Addr::LOCALHOST, port, &[]));
         while accepts(port).is_err() {}
         let paths: Vec<String> = (0..10).map(|number| format!("/{}", number * 30_000)).collect();
         for (reuse, made) in [(Some(1), 10), (Some(5), 2), (Some(20), 1), (None, 1)] {

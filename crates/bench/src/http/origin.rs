@@ -5,6 +5,9 @@
 //! what else runs nor how many others are there changes it: `?work=20000` is 20 ms of a processor. Another
 //! request blocks its thread without a processor: `?block=20000`. A path that is a number is the size of the
 //! answer: `/5027` has 5,027 bytes.
+//!
+//! With workers it is a site of several virtual hosts instead: a path such as `/c1` is the second worker's.
+//! A worker is an origin of its own.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
@@ -51,15 +54,27 @@ impl Origin {
 
     /// Starts this program again as an origin on an address that includes 127.0.0.1, on a processor.
     pub(crate) fn start_on(address: Ipv4Addr, cpu: Option<usize>) -> Result<Self, Error> {
+        Self::start_with(address, cpu, &[])
+    }
+
+    fn start_with(address: Ipv4Addr, cpu: Option<usize>, workers: &[u16]) -> Result<Self, Error> {
         let port = free_port()?;
         let mut command = Command::new(process::find_binary("bench", BINARY_VARIABLE)?);
         command.arg("origin").arg("--port").arg(port.to_string()).arg("--address").arg(address.to_string());
+        for worker in workers {
+            command.arg("--worker").arg(worker.to_string());
+        }
         let child = spawn_pinned(command.stdin(Stdio::null()).stdout(Stdio::null()), cpu)?;
         let mut origin = Self { child, port };
         process::wait_until_ready(&mut origin.child, START_BOUND, || process::accepts(port)).map_err(
             |problem| Error::NotReady { server: "the origin".to_owned(), problem, log: String::new() },
         )?;
         Ok(origin)
+    }
+
+    /// Starts this program again as a site whose requests these workers serve.
+    pub(crate) fn start_before(workers: &[u16]) -> Result<Self, Error> {
+        Self::start_with(Ipv4Addr::LOCALHOST, None, workers)
     }
 
     /// Its port on 127.0.0.1.
@@ -118,30 +133,33 @@ impl Drop for Place {
     }
 }
 
-/// Serves on a port of an address until the process ends.
+/// Serves on a port of an address until the process ends: itself, or by these workers.
 ///
 /// # Errors
 /// If it can't listen.
-pub fn serve(address: Ipv4Addr, port: u16) -> Result<(), Error> {
+pub fn serve(address: Ipv4Addr, port: u16, workers: &[u16]) -> Result<(), Error> {
+    let workers: Arc<[u16]> = workers.into();
     let listener = TcpListener::bind((address, port)).map_err(Error::io("listening"))?;
     let room = Arc::new(Room::default());
     for stream in listener.incoming() {
         let (Ok(stream), place) = (stream, room.take()) else { continue };
         let thread = std::thread::Builder::new().stack_size(STACK);
+        let workers = Arc::clone(&workers);
         // Without a thread the connection is closed.
         let _ = thread.spawn(move || {
             // A client that breaks off has ended.
-            let _ = connection(&stream);
+            let _ = connection(&stream, &workers);
             drop(place);
         });
     }
     Ok(())
 }
 
-fn connection(stream: &TcpStream) -> io::Result<()> {
+fn connection(stream: &TcpStream, workers: &[u16]) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::with_capacity(4096, stream);
     let (mut line, mut answer) = (String::new(), String::new());
+    let mut relays = workers.iter().map(|&port| Relay { port, stream: None }).collect::<Vec<_>>();
     loop {
         let mut asked = None;
         loop {
@@ -154,6 +172,10 @@ fn connection(stream: &TcpStream) -> io::Result<()> {
                 "" => {}
                 request if asked.is_none() => {
                     asked = Some((time_of(request, "?work="), time_of(request, "?block="), size_of(request)));
+                    if let Some(relay) = worker_of(request).and_then(|place| relays.get_mut(place)) {
+                        relay.ask(request)?;
+                        asked = Some((Duration::ZERO, Duration::ZERO, None));
+                    }
                 }
                 _ => {}
             }
@@ -169,6 +191,35 @@ fn connection(stream: &TcpStream) -> io::Result<()> {
         let _ = write!(answer, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
         write_answer(stream, answer.as_bytes(), size.unwrap_or(0))?;
     }
+}
+
+/// A connection to a worker, once there was a request for it.
+struct Relay {
+    port: u16,
+    stream: Option<TcpStream>,
+}
+
+impl Relay {
+    /// Has the worker do what a request line asks for, and waits for it.
+    fn ask(&mut self, request: &str) -> io::Result<()> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => {
+                let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+                stream.set_nodelay(true)?;
+                none.insert(stream)
+            }
+        };
+        stream.write_all(format!("{request}\r\nHost: worker\r\n\r\n").as_bytes())?;
+        // All answers of a worker are alike.
+        stream.read_exact(&mut [0; "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\ndone\n".len()])
+    }
+}
+
+/// The place of the worker that a request line names.
+fn worker_of(line: &str) -> Option<usize> {
+    let path = line.split([' ', '?']).nth(1)?;
+    path.strip_prefix("/c")?.parse().ok()
 }
 
 /// Writes a head, and so many bytes behind it.
@@ -231,10 +282,35 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_names_a_worker_is_the_workers() {
+        let accept = |listener: &TcpListener| listener.accept().unwrap().0;
+        let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (front, worker) = (listen(), listen());
+        let (site, port) = (front.local_addr().unwrap(), worker.local_addr().unwrap().port());
+        let behind = std::thread::spawn(move || {
+            let mut line = String::new();
+            let stream = accept(&worker);
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            write_answer(&stream, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\ndone\n", 0).unwrap();
+            line
+        });
+        // The first worker doesn't exist, and isn't asked.
+        let before = std::thread::spawn(move || connection(&accept(&front), &[1, port]));
+        let mut client = TcpStream::connect(site).unwrap();
+        client.write_all(b"GET /c1?work=3000 HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+        let mut answer = [0; 43];
+        client.read_exact(&mut answer).unwrap();
+        assert!(answer.ends_with(b"done\n"), "{answer:?}");
+        assert_eq!(behind.join().unwrap().trim_end(), "GET /c1?work=3000 HTTP/1.1");
+        drop(client);
+        before.join().unwrap().unwrap();
+    }
+
+    #[test]
     fn a_size_is_answered_with_so_many_bytes() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let server = std::thread::spawn(move || connection(&listener.accept().unwrap().0));
+        let server = std::thread::spawn(move || connection(&listener.accept().unwrap().0, &[]));
         let mut stream = TcpStream::connect(address).unwrap();
         for size in [0, 1, 5_027, 300_000] {
             write!(stream, "GET /{size} HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();

@@ -184,3 +184,21 @@ async fn without_the_group_only_the_queue_is_adapted_and_check_says_why() {
     assert!(checked.status.success(), "{said}");
     assert!(said.contains("class \"gold\": cgroup = \"/gatekeeper-test/nowhere\": only its queue"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_finds_the_weight_that_a_control_group_had_before() {
+    let Some(gold) = Group::make("heir") else {
+        println!("skipped: this process can't make control groups with the controller `cpu`");
+        return;
+    };
+    let origin = Origin::start("site").await;
+    let tight = format!("goal = \"170ms\"\ncgroup = \"{}\"", gold.path());
+    let gate = Gate::start(origin.address.port(), &lines(&tight, "goal = \"700ms\""));
+    let former = gold.weight();
+    let crowd = Crowd::start(gate.port());
+    until("its group has more", async || gold.weight() > former).await;
+    crowd.end();
+    let heir = gate.succeed().expect("it takes over");
+    until("the first gate gives the weight back", async || gold.weight() == former).await;
+    until("the second gate shows it", async || of(&heir, "gold")["processor"]["weight"] == former).await;
+}

@@ -6,8 +6,8 @@
 mod shell;
 
 use admission::{
-    Capacity, ClassId, Duration, LongLimit, Order, Policy, Reason, Rejection, Request, ServiceClass, Targets,
-    Ticket, Turns, Weight,
+    Capacity, ClassId, Duration, LongLimit, Obstacle, Order, Policy, Reason, Rejection, Request,
+    ServiceClass, Targets, Ticket, Turns, Weight,
 };
 use shell::{MS, Shell, paper, request};
 
@@ -205,6 +205,22 @@ fn a_background_class_runs_one_after_another_on_an_idle_service() {
     assert_eq!(shell.gate.snapshot().in_flight, 1, "nobody knows that the service does more at once");
     let served = serve(&mut shell, &all, MS);
     assert_eq!(served.len(), 20, "an idle service is used");
+}
+
+#[test]
+fn a_background_request_waits_for_the_other_classes_and_not_for_a_lane() {
+    let policy = Policy { long_limit: Some(LongLimit::Fixed(1)), ..one_at_a_time() };
+    let mut shell = Shell::new(with_background(policy));
+    let [short, long] = [1, 2];
+    for (kind, took) in [&[(long, 500 * MS); 20][..], &[(short, MS); 2_000]].concat() {
+        let known = send_of(&mut shell, GOLD, kind);
+        shell.succeed(known, took);
+    }
+    let first = send_of(&mut shell, GOLD, long);
+    let [second, spare] = [GOLD, SPARE].map(|class| send_of(&mut shell, class, long));
+    assert!(shell.is_dispatched(first));
+    let obstacles = [second, spare].map(|ticket| shell.gate.obstacle(ticket));
+    assert_eq!(obstacles, [Some(Obstacle::LongLane), Some(Obstacle::Class)]);
 }
 
 #[test]

@@ -45,22 +45,22 @@ const VARIANTS: [Variant; 4] = [Variant::Direct, Variant::ProxySql, Variant::Gat
 
 /// One way to send statements; by variant, then by round.
 #[derive(Clone, Debug, Serialize)]
-struct Section {
+struct SentBy {
     protocol: Protocol,
     full: Vec<Vec<Full>>,
 }
 
 /// The whole experiment.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct MariadbCosts {
     /// ProxySQL's version, where it is installed.
     proxysql: Option<String>,
     clients: u32,
     window_seconds: f64,
-    sections: Vec<Section>,
+    sections: Vec<SentBy>,
 }
 
-struct Laboratory {
+struct Servers {
     mariadb: PrivateMariadb,
     postgres: PrivateServer,
     proxysql: Option<ProxySql>,
@@ -68,7 +68,7 @@ struct Laboratory {
     gate_for_postgres: Gatekeeper,
 }
 
-impl Laboratory {
+impl Servers {
     fn start(options: &Options) -> Result<Self, Error> {
         let server = PrivateServerOptions { cpu: options.server_cpu, ..Default::default() };
         let keys = [("connections".to_owned(), POOL.to_string())];
@@ -119,24 +119,24 @@ impl Laboratory {
 ///
 /// # Errors
 /// If something doesn't start, or a transaction fails.
-pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
+pub async fn run(options: &Options, display: &Display) -> Result<MariadbCosts, Error> {
     let own = options.clone();
     display.now("starting MariaDB, PostgreSQL and their gates");
-    let laboratory = Arc::new(blocking(move || Laboratory::start(&own)).await?);
+    let servers = Arc::new(blocking(move || Servers::start(&own)).await?);
     let mut sections = Vec::new();
     for protocol in Protocol::ALL {
         let expected = [options.window; VARIANTS.len()];
         let full = alternate(options.rounds, &expected, async |at, left: Duration| {
             display.now(format!("{protocol:?}: {left:.0?} to go"));
-            let (laboratory, options) = (Arc::clone(&laboratory), options.clone());
-            blocking(move || laboratory.turn(VARIANTS[at.variant], protocol, &options)).await
+            let (servers, options) = (Arc::clone(&servers), options.clone());
+            blocking(move || servers.turn(VARIANTS[at.variant], protocol, &options)).await
         })
         .await?;
         let full = full.into_iter().map(|rounds| rounds.into_iter().flatten().collect()).collect();
-        sections.push(Section { protocol, full });
+        sections.push(SentBy { protocol, full });
     }
-    let report = Report {
-        proxysql: laboratory.proxysql.as_ref().map(|proxysql| proxysql.version().to_owned()),
+    let report = MariadbCosts {
+        proxysql: servers.proxysql.as_ref().map(|proxysql| proxysql.version().to_owned()),
         clients: options.clients,
         window_seconds: options.window.as_secs_f64(),
         sections,
@@ -149,7 +149,7 @@ fn micros(seconds: f64) -> String {
     format!("{:.1} µs", seconds * 1e6)
 }
 
-impl Section {
+impl SentBy {
     /// The gate's cost as a multiple of a variant's, in each round.
     fn ratios(&self, of: Variant) -> Vec<f64> {
         let [_, proxysql, gate, postgres] = &self.full[..] else { return Vec::new() };
@@ -172,7 +172,7 @@ impl Section {
     }
 }
 
-impl Report {
+impl MariadbCosts {
     /// The figures as tables, with verdicts computed from them.
     pub fn text(&self) -> String {
         let proxysql = self.proxysql.as_ref().map_or("no ProxySQL".to_owned(), |it| format!("ProxySQL {it}"));
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn verdicts_come_from_the_rounds_and_bear_that_proxysql_is_missing() {
         let costs = |costs: &[f64]| costs.iter().map(|&cost| Full { tps: 1.0, cost }).collect::<Vec<_>>();
-        let section = |proxysql: &[f64], gate: &[f64]| Section {
+        let section = |proxysql: &[f64], gate: &[f64]| SentBy {
             protocol: Protocol::Text,
             full: vec![costs(&[0.0; 3]), costs(proxysql), costs(gate), costs(&[1.0, 2.0, 4.0])],
         };

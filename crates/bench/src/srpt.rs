@@ -12,7 +12,7 @@ mod follow;
 mod laboratory;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -220,7 +220,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<Measured, Error
         for &setup in &options.setups {
             sections.push(section(options, (load, setup), &trace, display).await?);
             // What is measured is kept if somebody interrupts the rest.
-            Measured::new(options, &sections).write(&options.output)?;
+            write(&Measured::new(options, &sections), &options.output)?;
         }
     }
     let costs = match options.cost_rounds {
@@ -232,8 +232,15 @@ pub async fn run(options: &Options, display: &Display) -> Result<Measured, Error
         rounds => Some(follow::measure(rounds, &trace, options.server_cpu, display).await?),
     };
     let report = Measured { costs, followed, ..Measured::new(options, &sections) };
-    report.write(&options.output)?;
+    write(&report, &options.output)?;
     Ok(report)
+}
+
+fn write(measured: &Measured, output: &Path) -> Result<(), Error> {
+    measured.write(output)?;
+    curves::pictures(measured)
+        .into_iter()
+        .try_for_each(|(name, picture)| Ok(picture.write(&output.join(name))?))
 }
 
 /// One load with one setup; by variant, then by round.

@@ -317,7 +317,7 @@ fn a_gate_that_observes_judges_with_what_it_would_take_and_bounds_nobody() {
     let server = server(20);
     let gate = gate(&server, &["mode = \"observe\""]);
     let clients: Vec<_> = (0..15).map(|_| ann(gate.port())).collect();
-    // Of 17 connections 5 stay free, and one is to prepare on. Its own clients' connections would be the gate's.
+    // Of 17 connections 5 stay free, and one is to prepare on. The clients' connections count as the gate's.
     until_found(&gate, 11);
     assert_eq!(gate.status()["clients_connected"], clients.len());
     assert_eq!(gate.status()["connections_found"]["others"], 0);

@@ -18,6 +18,8 @@ pub(crate) enum Cause {
     LongLane { most: u32 },
     /// Its type contends with others.
     Group,
+    /// Requests of other classes go first, as before a class in the background.
+    Class,
     /// All server connections are in use, and transactions whose clients are silent hold some.
     Silent { held: u32, connections: u32, longest: Duration },
     /// The limit that a controller sets on requests is reached.
@@ -43,6 +45,7 @@ impl Driver {
             Obstacle::Stall => Cause::Stall,
             Obstacle::LongLane => Cause::LongLane { most: snapshot.long_limit? },
             Obstacle::Group => Cause::Group,
+            Obstacle::Class => Cause::Class,
             Obstacle::Capacity => {
                 snapshot.capacity_found.map_or(Cause::Work, |most| Cause::Requests { most })
             }
@@ -53,7 +56,7 @@ impl Driver {
                 None => Cause::Connections { connections },
             },
             // Where requests only take turns, the reason says enough.
-            Obstacle::Class | Obstacle::Scout | Obstacle::Turn => return None,
+            Obstacle::Scout | Obstacle::Turn => return None,
         })
     }
 }
@@ -67,6 +70,7 @@ impl fmt::Display for Cause {
             Self::Group => {
                 formatter.write_str("It contends with others for locks, and as many of these run as do well.")
             }
+            Self::Class => formatter.write_str("Requests of other classes go first."),
             Self::Silent { held, connections, longest } => write!(
                 formatter,
                 "All {connections} server connections are in use; idle transactions hold {held} of them, the oldest for \

@@ -199,11 +199,12 @@ impl Gate {
             _ if is_paused => Obstacle::Paused,
             Line::Type => Obstacle::Scout,
             _ if self.stalls.holds(self.now, self.ledger.count()) => Obstacle::Stall,
+            _ if self.yields(record.class) => Obstacle::Class,
             _ if is_long && !self.lanes.has_room() => Obstacle::LongLane,
             _ if !open.contains(self.class_of(slot, line)) => Obstacle::Connections,
             _ if !self.fits(slot) => Obstacle::Capacity,
             _ if self.full_group_of(slot).is_some() => Obstacle::Group,
-            _ if self.yields(record.class) || self.others_could_start(record.class) => Obstacle::Class,
+            _ if self.others_could_start(record.class) => Obstacle::Class,
             _ => Obstacle::Turn,
         })
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use sim::plot::{Curve, Panel, Plot, Scale};
 
-use super::{Cell, Costs, Followed, Options, Setup, curves};
+use super::{Cell, Costs, Followed, Options, Setup};
 use crate::Error;
 use crate::files::write_figures;
 use crate::stats::Rounds;
@@ -146,9 +146,6 @@ impl Measured {
         for section in &self.sections {
             let name = format!("srpt-{}-{}.svg", section.load, section.setup);
             section.plot(&self.variants).write(&output.join(name))?;
-        }
-        for (name, picture) in curves::pictures(self) {
-            picture.write(&output.join(name))?;
         }
         Ok(())
     }

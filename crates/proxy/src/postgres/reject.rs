@@ -39,7 +39,7 @@ const fn advice(cause: Cause) -> Option<&'static str> {
         Cause::Connections { .. } => {
             Some("If the database isn't busy, give the gate more connections (connections).")
         }
-        Cause::Paused | Cause::Stall | Cause::Group | Cause::Requests { .. } => None,
+        Cause::Paused | Cause::Stall | Cause::Group | Cause::Class | Cause::Requests { .. } => None,
     }
 }
 

@@ -154,15 +154,18 @@ fn guess_and_leave((mut stream, first): (UnixStream, Vec<u8>)) -> Vec<u8> {
     message(&mut stream)
 }
 
-/// What mysql2 of Node.js gets by a login over TCP, where it encrypts a password that is asked for: the
-/// answer to a query, or the number of the error.
-fn mysql2(gate: &Gate, user: &str, password: &str) -> String {
-    let mut program = support::node("mysql/node/login.cjs");
+/// What a driver gets by a login over TCP, where it encrypts a password that is asked for: the answer to a
+/// query, or the number of the error.
+fn login_by(mut program: Command, gate: &Gate, (user, password): (&str, &str)) -> String {
     program.env("MYSQL_HOST", "127.0.0.1").env("MYSQL_TCP_PORT", gate.port().to_string());
     program.env("MYSQL_USER", user).env("MYSQL_PWD", password).env("MYSQL_DATABASE", "witness");
     let output = program.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn mysql2() -> Command {
+    support::node("mysql/node/login.cjs")
 }
 
 fn login(gate: &Gate, password: &str) -> Result<Session, Told> {
@@ -248,20 +251,36 @@ fn a_client_sends_its_password_once_where_only_a_salted_hash_is_known() {
     assert_eq!(login_unix(&directory, "ann", "guess").err().unwrap().code, 1045);
 }
 
-#[test]
-fn a_driver_encrypts_its_password_with_the_gates_key() {
+/// Logs in by a driver, rightly and wrongly, with a server and a gate of its own.
+fn check_driver(program: impl Fn() -> Command) {
     let mut server = Server::start("rsa");
     let settings = ["login_failures_max = 3"];
     let (plain, _directory) = gate_with((&server, &over_tcp), &kept(), &settings);
-    assert_eq!(mysql2(&plain, "ann", "secret"), "1");
+    let login = |user: &str, password: &str| login_by(program(), &plain, (user, password));
+    assert_eq!(login("ann", "secret"), "1");
     assert_eq!(server.line(), "full ann");
     // The second way is the fast one.
-    assert_eq!(mysql2(&plain, "ann", "secret"), "1");
+    assert_eq!(login("ann", "secret"), "1");
     for (user, password) in [("ann", "guess"), ("nobody", "secret"), ("ann", "")] {
-        assert_eq!(mysql2(&plain, user, password), "1045", "{user} {password}");
+        assert_eq!(login(user, password), "1045", "{user} {password}");
     }
     // Each of them has counted.
-    assert_eq!(mysql2(&plain, "ann", "secret"), "1129");
+    assert_eq!(login("ann", "secret"), "1129");
+}
+
+#[test]
+fn mysql2_encrypts_its_password_with_the_gates_key() {
+    check_driver(mysql2);
+}
+
+#[test]
+fn go_sql_driver_encrypts_its_password_with_the_gates_key() {
+    let executable = support::go(&tests_directory().join("drivers/mysql/go"), "go-mysql-login");
+    check_driver(|| {
+        let mut program = Command::new(&executable);
+        program.arg("login");
+        program
+    });
 }
 
 #[test]
@@ -292,5 +311,5 @@ fn what_is_no_encrypted_password_is_refused() {
     let (plain, _directory) = gate_with((&server, &over_tcp), &kept(), &[]);
     // The test's client sends its password in clear, though it isn't within TLS.
     assert_eq!(login(&plain, "secret").err().unwrap().code, 1045);
-    assert_eq!(mysql2(&plain, "ann", "secret"), "1");
+    assert_eq!(login_by(mysql2(), &plain, ("ann", "secret")), "1");
 }

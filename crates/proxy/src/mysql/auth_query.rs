@@ -117,6 +117,9 @@ async fn ask(
             Ok(found) => {
                 let (of, dial) = (query.clone(), Arc::clone(&dial));
                 *turn.connection = Some(Connection { server, of, dial, used: Instant::now() });
+                if let Some(secret) = &found {
+                    settings.users.note(secret);
+                }
                 return Ok(found.map(Arc::new));
             }
             // The error may say that the connection was killed while nobody asked.

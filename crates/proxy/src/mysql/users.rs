@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use wire::mysql::salted::Salted;
@@ -30,15 +31,21 @@ use crate::users_file::{self, UsersError};
 pub struct Users {
     by_name: HashMap<String, Arc<Secret>>,
     pub(super) query: Option<Query>,
-    /// What the file has.
+    /// What each user of the file has, sorted.
     kinds: Vec<Kind>,
+    /// The thousands of rounds of the hash that the server told last; 0: none.
+    rounds: AtomicU16,
 }
 
+/// The thousands of rounds that a server has by default.
+const ROUNDS: u16 = 5;
+
 /// A kind of secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Native,
-    Salted,
+    /// With so many thousands of rounds, which take their time.
+    Salted(u16),
     /// A password, or none.
     Password,
 }
@@ -120,9 +127,9 @@ impl Users {
         if let Some(user) = user.filter(|user| by_name.get(*user).is_some_and(is_hash)) {
             return Err(LoadError::AuthUser { file: path.to_owned(), user: user.clone() });
         }
-        let has = |kind: &Kind| by_name.values().any(|secret| secret.kind() == *kind);
-        let kinds = [Kind::Native, Kind::Salted, Kind::Password].into_iter().filter(has).collect();
-        Ok(Self { by_name, query, kinds })
+        let mut kinds: Vec<_> = by_name.values().map(|secret| secret.kind()).collect();
+        kinds.sort_unstable();
+        Ok(Self { by_name, query, kinds, rounds: AtomicU16::new(0) })
     }
 
     pub(super) fn get(&self, name: &[u8]) -> Option<&Arc<Secret>> {
@@ -155,13 +162,25 @@ impl Users {
     }
 
     fn kind_of_nobody(&self, name: &[u8], plugin: &str) -> Kind {
+        let rounds = match self.rounds.load(Ordering::Relaxed) {
+            0 => ROUNDS,
+            known => known,
+        };
         let kinds = match (&self.query, plugin) {
             (None, _) => &self.kinds[..],
-            (Some(_), caching_sha2::NAME) => &[Kind::Salted],
+            (Some(_), caching_sha2::NAME) => &[Kind::Salted(rounds)],
             (Some(_), _) => &[Kind::Native],
         };
-        let choice = CHOICE.hash_one(name) as usize;
-        kinds.get(choice % kinds.len().max(1)).copied().unwrap_or(Kind::Password)
+        // Each is as likely as among the users. Another user moves few names to another kind.
+        let at = (u128::from(CHOICE.hash_one(name)) * kinds.len() as u128) >> u64::BITS;
+        kinds.get(at as usize).copied().unwrap_or(Kind::Password)
+    }
+
+    /// The server has told a user's secret. Others that it may have are likely alike.
+    pub(super) fn note(&self, secret: &Secret) {
+        if let Secret::Salted(salted) = secret {
+            self.rounds.store(salted.thousands(), Ordering::Relaxed);
+        }
     }
 }
 
@@ -170,7 +189,9 @@ impl Kind {
     fn made_up(self) -> Secret {
         match self {
             Self::Native => Secret::Native(rand::random()),
-            Self::Salted => Secret::Salted(Salted::of_nobody(std::array::from_fn(|_| rand::random()))),
+            Self::Salted(thousands) => {
+                Secret::Salted(Salted::of_nobody(thousands, std::array::from_fn(|_| rand::random())))
+            }
             Self::Password => Secret::Password(Zeroizing::new(rand::random::<[u8; 32]>().to_vec())),
         }
     }
@@ -188,7 +209,7 @@ impl Secret {
     fn kind(&self) -> Kind {
         match self {
             Self::Native(_) => Kind::Native,
-            Self::Salted(_) => Kind::Salted,
+            Self::Salted(salted) => Kind::Salted(salted.thousands()),
             Self::Password(_) | Self::Nothing => Kind::Password,
         }
     }
@@ -332,17 +353,19 @@ mod tests {
     #[test]
     fn an_unknown_user_is_asked_like_some_user_of_the_file_and_always_the_same() {
         let of = |kinds: &[Kind]| Users { kinds: kinds.to_vec(), ..Users::default() };
-        let users = of(&[Kind::Native, Kind::Salted, Kind::Password]);
+        let users = of(&[Kind::Native, Kind::Salted(5), Kind::Salted(9), Kind::Password]);
         let kind = |users: &Users, at: u32| users.kind_of_nobody(&at.to_le_bytes(), native::NAME);
         let kinds = (0..100).map(|at| kind(&users, at));
-        assert!(
-            [Kind::Native, Kind::Salted, Kind::Password].iter().all(|it| kinds.clone().any(|k| k == *it))
-        );
+        assert!(users.kinds.iter().all(|it| kinds.clone().any(|k| k == *it)));
         assert!((0..100).all(|at| kind(&users, at) == kind(&users, at)));
-        assert!((0..100).all(|at| kind(&of(&[Kind::Salted]), at) == Kind::Salted));
+        assert!((0..100).all(|at| kind(&of(&[Kind::Salted(7)]), at) == Kind::Salted(7)));
+        let Secret::Salted(made_up) = Kind::Salted(7).made_up() else { panic!("it is salted") };
+        assert_eq!(made_up.thousands(), 7);
         assert_eq!(kind(&of(&[]), 1), Kind::Password);
         let asks = Users { query: Some(Query { user: String::new(), sql: None }), ..of(&[Kind::Password]) };
-        assert_eq!(asks.kind_of_nobody(b"x", caching_sha2::NAME), Kind::Salted);
+        assert_eq!(asks.kind_of_nobody(b"x", caching_sha2::NAME), Kind::Salted(ROUNDS));
+        asks.note(&Kind::Salted(9).made_up());
+        assert_eq!(asks.kind_of_nobody(b"x", caching_sha2::NAME), Kind::Salted(9));
         assert_eq!(kind(&asks, 1), Kind::Native);
     }
 }

@@ -47,17 +47,25 @@ impl Salted {
         Self { rounds, salt, digits }
     }
 
-    /// A hash with the rounds that servers have by default. It is that of no password that anybody knows if
+    /// A hash of so many thousands of rounds, at most 4,095. It is that of no password that anybody knows if
     /// the bytes are random.
     #[must_use]
-    pub fn of_nobody(random: [u8; SALT_LEN + DIGITS_LEN]) -> Self {
-        let mut salted = Self { rounds: 5_000, salt: [0; SALT_LEN], digits: [0; DIGITS_LEN] };
+    pub fn of_nobody(thousands: u16, random: [u8; SALT_LEN + DIGITS_LEN]) -> Self {
+        let rounds = u32::from(thousands.min(0xfff)) * 1_000;
+        let mut salted = Self { rounds, salt: [0; SALT_LEN], digits: [0; DIGITS_LEN] };
         let (salt, rest) = random.split_at(SALT_LEN);
         salted.salt.copy_from_slice(salt);
         for (digit, byte) in salted.digits.iter_mut().zip(rest) {
             *digit = DIGITS[usize::from(byte & 63)];
         }
         salted
+    }
+
+    /// How many thousands of rounds it has.
+    #[must_use]
+    pub fn thousands(&self) -> u16 {
+        // At most 4,095: it has three hexadecimal digits.
+        u16::try_from(self.rounds / 1_000).unwrap_or(u16::MAX)
     }
 
     /// Reads what a server keeps as its tables show it, or as `0x…` with all of it in hexadecimal digits, as

@@ -251,7 +251,26 @@ func many(ctx context.Context) {
 	must(db.Close())
 }
 
+// once logs in once, and says what it got: the answer to a query, or the number of an error.
+func once() {
+	var one int
+	err := open(nil).QueryRow("SELECT 1").Scan(&one)
+	var told *mysql.MySQLError
+	switch {
+	case err == nil:
+		fmt.Println(one)
+	case errors.As(err, &told):
+		fmt.Println(told.Number)
+	default:
+		fmt.Println(err)
+	}
+}
+
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "login" {
+		once()
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == "console" {
 		checks = consoleChecks
 	}

@@ -42,7 +42,9 @@ enum Step {
 
 fn text(chance: &mut Chance, session: usize, database: &str) -> String {
     let number = chance.below(5);
-    match chance.below(46) {
+    // Connections go from one that only reads to another without a reset.
+    let which = if chance.below(2) == 0 { 5 } else { chance.below(46) };
+    match which {
         0 | 1 => format!("INSERT INTO t{session} (v) VALUES ({number})"),
         2 => format!("INSERT INTO t{session} VALUES (NULL, {number}), (NULL, {number})"),
         3 => format!("UPDATE t{session} SET v = v + {number}"),
@@ -265,6 +267,7 @@ fn play(stage: &Stage, seed: u64) {
     }
     let mut holding = [Holding { status: Status::AUTOCOMMIT, is_pinned: false }; SESSIONS];
     let mut history = History(seed, Vec::new());
+    let mut pinned = Some(0);
     for number in 0..STEPS {
         let at = chance.below(SESSIONS);
         let others = (0..SESSIONS).filter(|other| *other != at && holding[*other].holds()).count();
@@ -279,6 +282,10 @@ fn play(stage: &Stage, seed: u64) {
         let (answer, beside) = (gated.take(&through), direct.take(&next));
         assert_eq!(heard(&answer), heard(&beside), "seed {seed}");
         holding[at].note(&through, &beside);
+        // What a routine leaves keeps the connection, too.
+        let now = stage.gate.status()["connections_pinned"].as_u64();
+        holding[at].is_pinned |= now > pinned;
+        pinned = now;
     }
 }
 

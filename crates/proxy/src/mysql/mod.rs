@@ -46,6 +46,7 @@ mod console;
 mod file;
 mod greeting;
 mod kill;
+mod left;
 mod login;
 mod pins;
 mod pool;

@@ -220,8 +220,7 @@ impl Statements {
             server.statements.keys().filter(|id| !self.by_id.contains_key(id)).copied().collect();
         for id in closed {
             if let Some(statement) = server.statements.remove(&id) {
-                let close = Command::CloseStatement { statement };
-                command::write(&mut server.channel.output, &close, server.capabilities);
+                server.close_statement(statement);
             }
         }
     }

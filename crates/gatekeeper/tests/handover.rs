@@ -303,7 +303,9 @@ async fn a_successor_killed_halfway_leaves_the_old_one_serving() {
     // Halfway: it has all sockets, and waits for a server that says nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     // The kernel gives ports from 32768 on to other tests.
-    let port = 20_000 + std::process::id() % 10_000;
+    let mut ports = (20_000..32_000_u16).cycle().skip(std::process::id() as usize % 12_000).take(12_000);
+    let is_free = |port: &u16| std::net::TcpListener::bind(("0.0.0.0", *port)).is_ok();
+    let port = ports.find(is_free).expect("a port is free");
     let other = format!(
         "[[gate]]\nname = \"other\"\nlisten = \"0.0.0.0:{port}\"\nupstream = \"{}\"",
         silent.local_addr().expect("an address")

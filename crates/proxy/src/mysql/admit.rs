@@ -60,7 +60,7 @@ impl Session {
             let flow = self.refuse(&refusal, due);
             return Ok(if refusal.ends_session() { Flow::Close } else { flow });
         }
-        if let Err(failed) = self.attach(what, analysis).await {
+        if let Err(failed) = self.attach(what).await {
             // Nothing was sent.
             if let Some(permit) = self.permit.take() {
                 permit.give_up(Duration::ZERO);
@@ -217,10 +217,10 @@ impl Session {
 
     /// Sees to it that the session has a connection in its state. A session that holds one left its state
     /// there; if that one is lost, the session ends.
-    async fn attach(&mut self, what: What<'_>, analysis: &Analysis) -> Result<(), Failed> {
+    async fn attach(&mut self, what: What<'_>) -> Result<(), Failed> {
         let server = match self.server.take() {
             Some(server) => server,
-            None => self.restored(what, analysis).await?,
+            None => self.restored(what).await?,
         };
         let server = self.server.insert(server);
         self.statements.close_closed(server);
@@ -245,21 +245,16 @@ impl Session {
     }
 
     /// Takes a connection, and brings it to the session's state.
-    async fn restored(&mut self, what: What<'_>, analysis: &Analysis) -> Result<Server, Failed> {
+    async fn restored(&mut self, what: What<'_>) -> Result<Server, Failed> {
         let mut last = Failed::Lost(Lost::Closed);
         for _ in 0..ATTACH_TRIES {
             let mut server = self.take().await?;
-            server.expire(what, analysis);
             // The first command of a session is its login, which leaves nothing.
             if server.at != self.at && self.at.commands > 1 {
                 self.lost = Results::ALL;
             }
             let is_plain =
                 matches!(what, What::Message(..)) && self.proof == Proof::Given && self.begin.is_none();
-            let is_known = self.proof == Proof::Given && self.begin.is_none();
-            if is_known && server.pass((&self.carried, self.at), what, analysis) {
-                return Ok(server);
-            }
             if is_plain && server.restores_surely(&self.carried) {
                 // The statement follows at once.
                 server.put_restore(&self.carried, None, self.at);
@@ -371,10 +366,26 @@ impl Session {
                 server.put_prepare(sql).await.map_err(Broken::Before)?
             }
             What::Statement(id, command) => {
-                let known = match server.know(id, &mut self.statements, &self.carried).await {
-                    Ok(known) => known,
-                    Err(Failed::Refused(refusal)) => return Ok(Err(refusal)),
-                    Err(Failed::Lost(lost)) => return Err(Broken::Before(lost)),
+                let known = match server.statements.get(&id) {
+                    Some(known) => {
+                        let known = *known;
+                        self.statements.put_due_reset(id, known, server);
+                        known
+                    }
+                    None => match self.statements.get(id) {
+                        None => return Ok(Err(Refusal::unknown_statement(id))),
+                        Some(statement) => {
+                            let then = (id, &statement.sql[..], &statement.surroundings);
+                            match server.prepare_again(then, &self.carried.surroundings()).await {
+                                Ok(known) => {
+                                    self.statements.take_due_reset(id);
+                                    known
+                                }
+                                Err(Failed::Refused(refusal)) => return Ok(Err(refusal)),
+                                Err(Failed::Lost(lost)) => return Err(Broken::Before(lost)),
+                            }
+                        }
+                    },
                 };
                 match command {
                     Command::Execute(execute) => {
@@ -420,10 +431,10 @@ impl Session {
         };
         let parties = (server, &mut self.client);
         let answer = relay(parties, form, own, (&mut self.carried, analysis), watch).await?;
-        if let Some(server) = &mut self.server {
-            server.note_left((what, analysis), statement, &answer);
-        }
         if let (What::Prepare(sql, analysis), Some(prepared)) = (what, &answer.prepared) {
+            if let Some(server) = &mut self.server {
+                server.statements.insert(statement, prepared.statement);
+            }
             let text = (sql, Arc::clone(analysis), self.carried.surroundings());
             self.statements.add(statement, text, prepared);
         }

@@ -13,9 +13,6 @@ use wire::sql::{Backslashes, Dialect, DoubleQuotes, Tags};
 
 use super::results::Results;
 use crate::sql_type::{EMPTY, UNPARSED, label_hash};
-use plain::Plain;
-
-mod plain;
 
 /// Why a session keeps its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,15 +126,6 @@ pub(super) enum Explains {
     Routine,
 }
 
-/// What a text may leave on its connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Leaves {
-    #[default]
-    Something,
-    /// It is a plain SELECT.
-    Nothing,
-}
-
 /// What a text says.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Analysis {
@@ -153,7 +141,6 @@ pub(super) struct Analysis {
     pub(super) explains: Explains,
     /// The text may change LAST_INSERT_ID() without the answer telling it.
     pub(super) names_insert_id: bool,
-    pub(super) leaves: Leaves,
     /// The text sets only what the server tells of the session.
     pub(super) tracking: bool,
     /// The text only begins a transaction, in the plainest form.
@@ -212,12 +199,9 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
     let (mut first, mut count): ([&[u8]; 5], usize) = Default::default();
     let mut statement = Statement::default();
     let (mut is_list, mut kills) = (false, false);
-    let (mut tags, mut plain) = (Tags::default(), Plain::default());
+    let mut tags = Tags::default();
     while let Ok(Some(token)) = lexer.next_token() {
         let text = token.text(sql);
-        if token.kind != TokenKind::Comment {
-            plain.note(token.kind, text);
-        }
         match token.kind {
             TokenKind::Comment => {
                 tags.read(text);
@@ -240,9 +224,6 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
         count += 1;
     }
     analysis.end(&statement);
-    if plain.leaves_nothing() && analysis.pin.is_none() {
-        analysis.leaves = Leaves::Nothing;
-    }
     analysis.tags = tags.pairs;
     analysis.trace = tags.trace;
     if analysis.tracking && is_list {

@@ -46,7 +46,6 @@ mod console;
 mod file;
 mod greeting;
 mod kill;
-mod left;
 mod login;
 mod pins;
 mod pool;

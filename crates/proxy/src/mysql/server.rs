@@ -23,7 +23,6 @@ use super::Shared;
 use super::channel::{Channel, Lost, MESSAGE_MAX};
 use super::classify::Kill;
 use super::greeting::{Failed, Way, encrypt, greeted, known, refused, unreachable};
-use super::left::Left;
 use super::pool::Place;
 use super::reject::Refusal;
 use super::rsa;
@@ -134,7 +133,6 @@ pub(super) struct Server {
     pub(super) database: Vec<u8>,
     /// The prepared statements of the session at `at`: the session's ids and the server's.
     pub(super) statements: HashMap<u32, u32>,
-    pub(super) left: Left,
     /// The answers to commands of the gate's own that haven't been read yet.
     pub(super) due: usize,
     /// The state of the connection once the answers that are due have been read: the point of a session's
@@ -229,7 +227,6 @@ impl Server {
             at: Point { session: u64::MAX, ..Point::default() },
             database: Vec::new(),
             statements: HashMap::new(),
-            left: Left::default(),
             due: 0,
             pending: None,
             connected: SystemTime::now(),
@@ -288,7 +285,6 @@ impl Server {
             let set = settings(carried, &self.key);
             self.due += self.put(&Command::Query(Query { attributes: &[], sql: set.as_bytes() }));
             self.statements.clear();
-            self.left.renew(carried.variables.is_empty() && carried.insert_id == 0);
         }
         // Until all is done nobody's state is there.
         self.at = Point { session: u64::MAX, ..at };
@@ -410,9 +406,6 @@ impl Server {
         (id, sql, then): (u32, &[u8], &Surroundings),
         now: &Surroundings,
     ) -> Result<u32, Failed> {
-        if now != then {
-            self.left.spoil();
-        }
         let prepared = match self.surround(now, then).await {
             Ok(()) => self.prepare(id, sql).await,
             Err(failed) => Err(failed),
@@ -458,7 +451,6 @@ impl Server {
         .await?;
         let id = id.ok_or(Lost::Closed)?;
         self.statements.insert(statement, id);
-        self.left.prepared(sql, id);
         Ok(id)
     }
 

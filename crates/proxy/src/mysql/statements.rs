@@ -220,7 +220,8 @@ impl Statements {
             server.statements.keys().filter(|id| !self.by_id.contains_key(id)).copied().collect();
         for id in closed {
             if let Some(statement) = server.statements.remove(&id) {
-                server.close_statement(statement);
+                let close = Command::CloseStatement { statement };
+                command::write(&mut server.channel.output, &close, server.capabilities);
             }
         }
     }

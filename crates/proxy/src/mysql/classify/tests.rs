@@ -55,43 +55,6 @@ fn what_binds_a_session_is_told_by_tokens_and_not_by_characters() {
 }
 
 #[test]
-fn a_select_that_calls_nothing_unknown_leaves_nothing() {
-    for sql in [
-        "SELECT c FROM sbtest1 WHERE id=?",
-        "select count(*), max(a) from t where a in (1, 2) and (b = 3 or not exists (select 1 from u))",
-        "/* app:x */ SELECT a FROM (SELECT a FROM t) d JOIN u USING (a) WHERE -(a) < (b)",
-    ] {
-        assert_eq!(read(sql).leaves, Leaves::Nothing, "{sql}");
-    }
-    for sql in [
-        "SELECT f()",
-        "SELECT a, f (b) FROM t",
-        "SELECT count (a) FROM t",
-        "SELECT d.count(a) FROM t",
-        "SELECT `count`(a) FROM t",
-        "SELECT @a",
-        "SELECT @@version",
-        "SELECT ROW_COUNT()",
-        "SELECT SQL_CALC_FOUND_ROWS a FROM t",
-        "SELECT 1; SELECT 2",
-        "SELECT 1 INTO OUTFILE 'f'",
-        "SELECT a FROM t FOR UPDATE",
-        "SELECT a FROM t LOCK IN SHARE MODE",
-        "SELECT NEXT VALUE FOR s",
-        "SELECT a FROM t PROCEDURE ANALYSE()",
-        "WITH x AS (SELECT 1) SELECT * FROM x",
-        "(SELECT 1)",
-        "EXPLAIN SELECT 1",
-        "INSERT INTO t SELECT 1",
-        "SHOW WARNINGS",
-        "SELECT 'open",
-        "",
-    ] {
-        assert_eq!(read(sql).leaves, Leaves::Something, "{sql}");
-    }
-}
-
-#[test]
 fn only_the_plainest_begin_is_put_off() {
     for sql in ["BEGIN", "begin work;", "/* a */ START TRANSACTION"] {
         assert!(read(sql).begins, "{sql}");

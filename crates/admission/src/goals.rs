@@ -3,11 +3,12 @@
 //! **Idea.** An operator knows which response time a class needs, not which weight gives it. An [`Adapter`]
 //! observes how long requests of each class take, and moves shares from classes that do better than their
 //! goals to the class that misses its goal by the most. It knows nothing of the resource: the gate has one
-//! for its queue, and the processor behind it follows.
+//! for its queue, and the processor behind it may follow the same shares. Where nobody waits, shares have no
+//! effect, so wherever the bottleneck moves, the right shares are in force there.
 //!
 //! **Rooms.** `goals/window.rs` has what is observed in ticks, `goals/ratios.rs` the method that moves
-//! shares, `goals/law.rs` finds goals that can't be met together, `goals/groups.rs` has the
-//! processor follow. The laboratory has the published method, to compare with (`sim/src/goals/published.rs`).
+//! shares, `goals/law.rs` finds goals that can't be met together. The laboratory has the published method, to
+//! compare with (`sim/src/goals/published.rs`).
 //!
 //! **Source.** Chandra, Pradhan, Tewari, Sahu, Shenoy, "An observation-based approach towards self-managing
 //! web servers", Computer Communications 29 (2006), sections 3.4 and 4.
@@ -22,7 +23,6 @@
 //! **When it fails.** Shares differ in effect only where requests wait. Where nobody waits and a class
 //! still misses its goal, the class reaches its ceiling and is reported as out of reach.
 
-mod groups;
 mod law;
 mod ratios;
 mod window;
@@ -33,7 +33,6 @@ use alloc::vec::Vec;
 use crate::request::ClassId;
 use crate::time::{Duration, Instant};
 use crate::work::Work;
-pub use groups::GroupWeights;
 use law::Law;
 use window::Window;
 

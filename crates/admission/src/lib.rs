@@ -48,8 +48,8 @@ pub use egress::{
 pub use event::{Event, Lane};
 pub use gate::{EVENTS_MAX, Gate};
 pub use goals::{
-    Adaptation, Adapter, ClassGoal, GoalNews, GroupWeights, Measure, Promised, Reached, Served, Share,
-    ShareMove, Standing, Statistic,
+    Adaptation, Adapter, ClassGoal, GoalNews, Measure, Promised, Reached, Served, Share, ShareMove, Standing,
+    Statistic,
 };
 pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};
 pub use obstacle::{Obstacle, Shortage, Silent};

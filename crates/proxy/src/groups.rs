@@ -1,5 +1,7 @@
 //! Control groups of service classes: the weights of their workers on this machine's processor follow the
-//! classes' shares ([`admission::GroupWeights`]), and each group's own accounting is shown.
+//! classes' shares, and each group's own accounting is shown.
+//!
+//! **Formula.** weight = former weight · share / share of the configured weight, within the kernel's bounds.
 //!
 //! **States.** A group is looked for at every tick, since its service may start after the gate and may start
 //! again. Its weight is ours if it is the one that was written last; any other weight is its owner's, and
@@ -13,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use admission::{ClassId, GroupWeights};
+use admission::ClassId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -169,7 +171,7 @@ impl Group {
         let mut weight = found.weight;
         let former =
             self.written.filter(|(_, written)| *written == weight).map_or(weight, |(former, _)| former);
-        let wanted = found.bounds.adapted(former, times);
+        let wanted = found.version.weight(former, times);
         if wanted != weight {
             found.write(wanted)?;
             let (class, cgroup, file) = (&self.told.class, &self.told.path, found.file_name());
@@ -198,11 +200,22 @@ impl Group {
     }
 }
 
+impl Version {
+    /// The weight of a group that had `former`, now that its class's share is so many times as large.
+    fn weight(self, former: u64, times: f64) -> u64 {
+        let (least, most) = match self {
+            Self::V1 => (2, 262_144),
+            Self::V2 => (1, 10_000),
+        };
+        ((former as f64 * times).round() as u64).clamp(least, most)
+    }
+}
+
 /// A group that can be weighed.
 struct Found {
     at: PathBuf,
     file: PathBuf,
-    bounds: GroupWeights,
+    version: Version,
     weight: u64,
     /// The file of what it has used, and nanoseconds for its unit.
     usage: Option<PathBuf>,
@@ -225,12 +238,12 @@ impl Found {
             let why = "there is no such control group: start its service, or write the path as /proc/PID/cgroup has it";
             return Err(format!("{}: {why}", at.display()));
         }
-        let (file, bounds, usage) = match controller.version {
+        let (file, usage) = match controller.version {
             Version::V1 => {
                 let accounts = Controller::mounted(root, &mounts, "cpuacct").map(|it| it.at.join(path));
-                (at.join("cpu.shares"), GroupWeights::V1, accounts.map(|at| at.join("cpuacct.usage")))
+                (at.join("cpu.shares"), accounts.map(|at| at.join("cpuacct.usage")))
             }
-            Version::V2 => (at.join("cpu.weight"), GroupWeights::V2, Some(at.join("cpu.stat"))),
+            Version::V2 => (at.join("cpu.weight"), Some(at.join("cpu.stat"))),
         };
         let failed = |error: io::Error| {
             let what = match error.kind() {
@@ -249,7 +262,7 @@ impl Found {
         std::fs::OpenOptions::new().write(true).open(&file).map_err(failed)?;
         let weight =
             text.trim().parse().map_err(|_| format!("{}: {text:?} isn't a weight", file.display()))?;
-        Ok(Self { at, bounds, weight, usage, file })
+        Ok(Self { at, version: controller.version, weight, usage, file })
     }
 
     fn write(&self, weight: u64) -> Result<(), String> {
@@ -258,7 +271,10 @@ impl Found {
     }
 
     fn file_name(&self) -> &'static str {
-        if self.bounds == GroupWeights::V1 { "cpu.shares" } else { "cpu.weight" }
+        match self.version {
+            Version::V1 => "cpu.shares",
+            Version::V2 => "cpu.weight",
+        }
     }
 
     /// Nanoseconds of the processor.

@@ -17,8 +17,8 @@ mod published;
 mod settling;
 
 use admission::{
-    Adaptation, Adapter, ClassGoal, ClassId, Duration, Event, GroupWeights, Instant, Measure, Order, Policy,
-    Promised, Served, ServiceClass, Statistic, Turns, Weight,
+    Adaptation, Adapter, ClassGoal, ClassId, Duration, Event, Instant, Measure, Order, Policy, Promised,
+    Served, ServiceClass, Statistic, Turns, Weight,
 };
 
 use crate::arrivals::{Arrivals, Rate};
@@ -39,7 +39,7 @@ pub const WORKERS: u32 = 150;
 /// The processor time of a CGI request, in seconds.
 const CGI_WORK: f64 = 2e-4;
 /// The weight that a control group begins with.
-const FORMER: u64 = 100;
+const FORMER: f64 = 100.0;
 /// How long a CGI request blocks its worker, in seconds.
 pub const CGI_BLOCKS: f64 = 2.86;
 /// What 150 workers serve in Table 2, per second.
@@ -401,8 +401,7 @@ impl<'a> Watch<'a> {
             }
             for source in 0..4 {
                 // Both have half at first.
-                let weight = GroupWeights::V2.adapted(FORMER, 2.0 * shares[source % 2]);
-                steering.weigh(source, weight as f64);
+                steering.weigh(source, FORMER * 2.0 * shares[source % 2]);
             }
         }
         shares[0]

@@ -175,7 +175,7 @@ impl Case {
             Method::Published => watcher.adapt(gate, begin),
         };
         let (ended, shares) = self.drawn().meet(lines, self.cpu, watch).await?;
-        Ok(self.seen(&ended, &shares))
+        Ok(seen(&ended, &shares, self.tick(), self.speed))
     }
 
     /// Changes the gate's goals when it is time. The first class's share after each tick.
@@ -225,28 +225,28 @@ impl Case {
         }
         Ok(shares)
     }
+}
 
-    /// What clients saw, by the ticks in which their requests ended.
-    fn seen(&self, ended: &[Ended], shares: &[f64]) -> Vec<Seen> {
-        let at = |(tick, share): (usize, &f64)| Seen {
-            tick: tick as u32 + 1,
-            queue_share: *share,
-            processor_share: *share,
-            ..Seen::default()
-        };
-        let mut seen: Vec<Seen> = shares.iter().enumerate().map(at).collect();
-        for one in ended {
-            let tick = ((one.due + one.response) / self.tick().as_secs_f64()) as usize;
-            let Some(seen) = seen.get_mut(tick) else { continue };
-            for (delays, delay) in
-                [(&mut seen.processor, one.response), (&mut seen.queue, one.response - one.takes)]
-            {
-                delays[one.class].0 += 1.0;
-                delays[one.class].1 += delay * self.speed;
-            }
+/// What clients saw, by the ticks of so long in which their requests ended.
+pub(super) fn seen(ended: &[Ended], shares: &[f64], tick: Duration, speed: f64) -> Vec<Seen> {
+    let at = |(tick, share): (usize, &f64)| Seen {
+        tick: tick as u32 + 1,
+        queue_share: *share,
+        processor_share: *share,
+        ..Seen::default()
+    };
+    let mut seen: Vec<Seen> = shares.iter().enumerate().map(at).collect();
+    for one in ended {
+        let tick = ((one.due + one.response) / tick.as_secs_f64()) as usize;
+        let Some(seen) = seen.get_mut(tick) else { continue };
+        for (delays, delay) in
+            [(&mut seen.processor, one.response), (&mut seen.queue, one.response - one.takes)]
+        {
+            delays[one.class].0 += 1.0;
+            delays[one.class].1 += delay * speed;
         }
-        seen
     }
+    seen
 }
 
 /// The delays and shares of runs. `shown` says whether delays are waits or whole responses.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use sim::goals::{Experiment, Resource, Seen, TICK, experiments};
 
 use super::Options;
-use super::figure::{Figure, in_a_line, plot, report, sleep_until};
-use super::laboratory::{Drawn, Ended, Stream, lines};
+use super::figure::{Figure, in_a_line, plot, report, seen, sleep_until};
+use super::laboratory::{Drawn, Stream, lines};
 use crate::Error;
 use crate::alternate::Display;
 use crate::confinement::Confinement;
@@ -138,7 +138,7 @@ impl Case {
         let (watcher, cpu) = (self.clone(), self.cpu);
         let watch = move |gate: &Gatekeeper, begin| watcher.watch(gate, begin);
         let (ended, shares) = self.drawn().meet_at(move || Site::start(cpu), self.lines(0), watch).await?;
-        Ok(self.seen(&ended, &shares))
+        Ok(seen(&ended, &shares, self.tick(), self.speed))
     }
 
     /// Gives the gate its goals when it is time. The first class's share after each tick.
@@ -152,23 +152,5 @@ impl Case {
             }
         }
         Ok(shares)
-    }
-
-    /// What clients saw, by the ticks in which their requests ended.
-    fn seen(&self, ended: &[Ended], shares: &[f64]) -> Vec<Seen> {
-        let at = |(tick, share): (usize, &f64)| Seen {
-            tick: tick as u32 + 1,
-            queue_share: *share,
-            processor_share: *share,
-            ..Seen::default()
-        };
-        let mut seen: Vec<Seen> = shares.iter().enumerate().map(at).collect();
-        for one in ended {
-            let tick = ((one.due + one.response) / self.tick().as_secs_f64()) as usize;
-            let Some(seen) = seen.get_mut(tick) else { continue };
-            seen.processor[one.class].0 += 1.0;
-            seen.processor[one.class].1 += one.response * self.speed;
-        }
-        seen
     }
 }

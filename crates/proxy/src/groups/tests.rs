@@ -36,6 +36,16 @@ fn status(groups: &Groups) -> ProcessorStatus {
 }
 
 #[test]
+fn a_weight_follows_the_share_within_the_kernels_bounds() {
+    assert_eq!(Version::V2.weight(100, 1.36), 136);
+    assert_eq!(Version::V2.weight(100, 0.001), 1);
+    assert_eq!(Version::V2.weight(9_000, 1.9), 10_000);
+    assert_eq!(Version::V1.weight(1_024, 0.02), 20);
+    assert_eq!(Version::V1.weight(2, 0.01), 2);
+    assert_eq!(Version::V1.weight(1_024, f64::NAN), 2, "never none at all");
+}
+
+#[test]
 fn in_version_2_the_weight_follows_and_the_groups_own_accounting_is_read() {
     let (root, groups) = system(V2, &[told("/site/gold")]);
     groups.weigh("g", |_| 1.0);

@@ -25,6 +25,9 @@ pub(crate) struct Configuration {
     pub(crate) admin: Arc<Admin>,
 }
 
+/// What a reload reads beside the configuration, and tells no change of.
+const FILES: &str = "the files that it names (users, certificates, token) were read again";
+
 /// What a reload brings, built whole.
 struct Prepared {
     reload: Reload,
@@ -45,8 +48,8 @@ impl Configuration {
         }
         match &result {
             Ok(lines) if lines.is_empty() => {
-                tracing::info!("configuration read again: nothing has changed");
-                return Ok("nothing has changed".to_owned());
+                tracing::info!("configuration read again: nothing has changed; {FILES}");
+                return Ok(format!("nothing has changed; {FILES}"));
             }
             Ok(lines) => {
                 for line in lines {

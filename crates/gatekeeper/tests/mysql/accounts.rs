@@ -30,6 +30,7 @@ fn create_accounts(stage: &Stage, of: &str) {
         ("_closed", "VIA mysql_native_password USING 'invalid'"),
         ("_curved", "VIA ed25519 USING PASSWORD('one')"),
         ("_two", "BY 'one'"),
+        ("_either", "VIA ed25519 USING PASSWORD('other') OR mysql_native_password USING PASSWORD('four')"),
     ];
     for (name, identified) in own {
         let user = format!("`{of}{name}`@'%'");
@@ -72,7 +73,8 @@ fn clients_log_in_through_a_gate_with_a_users_file_made_from_the_servers_account
         let mut session = Session::login_over(stream, (user, Secret::Password(password)), capabilities())?;
         Ok(session.query("SELECT SUBSTRING_INDEX(USER(), '@', 1)").rows())
     };
-    for (user, password) in [("in_ann", "one"), ("in_\"q'", "two"), ("in_near", "three")] {
+    let users = [("in_ann", "one"), ("in_\"q'", "two"), ("in_near", "three"), ("in_either", "four")];
+    for (user, password) in users {
         assert_eq!(login(user, password).as_deref(), Ok(user));
         assert_eq!(login(user, "guess").unwrap_err().code, 1045);
     }

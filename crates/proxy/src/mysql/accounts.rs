@@ -109,9 +109,13 @@ pub async fn import(asked: &Asked) -> Result<Imported, String> {
                 "; GRANT SELECT ON mysql.user to it, or name another account by --user"
             }
             code if NOT_LET_IN.contains(&code) && asked.password.is_none() => {
-                "; no password was given: name its file by --password-file"
+                "; no password was given: name its file by --password-file, or ask over the server's socket: \
+                 --upstream unix:/PATH"
             }
-            code if NOT_LET_IN.contains(&code) => "; see that the password is that of the account",
+            code if NOT_LET_IN.contains(&code) => {
+                "; see that the password is that of the account, and that it may log in from here: some may only over \
+                 the server's socket (--upstream unix:/PATH)"
+            }
             _ => "",
         };
         let (Asked { upstream, user, .. }, why) = (asked, refusal.message());

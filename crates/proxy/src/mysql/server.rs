@@ -524,6 +524,8 @@ pub(super) async fn steps(
     /// The most steps of a login.
     const STEPS_MAX: usize = 8;
     let mut scramble = scramble.to_vec();
+    // An account may have several ways to log in, which the server asks for in turn.
+    let mut unproved = None;
     let (mut plugin, is_tcp) =
         (caching_sha2::NAME.as_bytes().to_vec(), matches!(channel.stream, Stream::Tcp(_)));
     for _ in 0..STEPS_MAX {
@@ -536,7 +538,9 @@ pub(super) async fn steps(
             matches!(step, Step::Switch { plugin: SHA256, .. } | Step::More([caching_sha2::FULL]));
         let answer = match (step, credential) {
             (Step::Ok, _) => return Ok(()),
-            (Step::Error(error), _) => return Err(Failed::Refused(Refusal::of_server(&error))),
+            (Step::Error(error), _) => {
+                return Err(unproved.unwrap_or_else(|| Failed::Refused(Refusal::of_server(&error))));
+            }
             (Step::More([caching_sha2::FAST]), _) => continue,
             (_, Credential::Password(password)) if asks_password && !is_tcp => {
                 caching_sha2::in_clear(password)
@@ -545,7 +549,8 @@ pub(super) async fn steps(
             (_, Credential::Password(_)) if asks_password => vec![caching_sha2::ASK_FOR_KEY].into(),
             (Step::Switch { plugin, data }, _) => {
                 let proof = prove(credential, (plugin, data));
-                proof.ok_or_else(|| no_proof(key, plugin, credential))?.into()
+                unproved = proof.is_none().then(|| no_proof(key, plugin, credential));
+                proof.unwrap_or_default().into()
             }
             (Step::More(pem), Credential::Password(password)) if pem.starts_with(b"-----BEGIN") => {
                 let sent = rsa::encrypt(pem, password, &scramble);

@@ -357,6 +357,12 @@ impl Shared {
         let allowed = self.ceiling_view().and_then(|view| view.allowed);
         let allowed = allowed
             .map_or(String::new(), |allowed| format!("; the server has said that it allows {allowed}"));
+        if settings.observe {
+            return format!(
+                "That is the limit of the {exhausted}, not the gate's: while the gate observes, each client has a \
+                 connection of its own{allowed}."
+            );
+        }
         format!(
             "That is the limit of the {exhausted}, not the gate's: the gate has {held} connections and asks for up to \
              {most} (connections){allowed}."

@@ -409,15 +409,12 @@ impl Classes {
         if self.is_one() {
             return Vec::new();
         }
-        let sum = |of: &dyn Fn(&Class) -> Weight| self.list.iter().map(|it| of(it).as_f64()).sum::<f64>();
-        let grown = sum(&|class| class.weight) / sum(&|class| class.chosen.weight);
         let of = |class: &Class| ClassSnapshot {
             goal: class.chosen.goal,
             observed: None,
             standing: Standing::InReach,
             class: class.chosen.id,
             weight: class.weight,
-            adapted: class.weight.as_f64() / class.chosen.weight.as_f64() / grown,
             turns: class.chosen.turns,
             queued: class.waiting.len(),
             in_flight: class.in_flight,
@@ -490,17 +487,6 @@ mod tests {
         for (given, weight) in given.into_iter().zip([6, 5, 1]) {
             assert!(given.abs_diff(weight * unit) <= 80, "{given} of {}", weight * unit);
         }
-    }
-
-    #[test]
-    fn a_share_is_compared_with_that_of_the_weight_it_began_with() {
-        let mut classes = Classes::new(&[class(0, 1.0), class(1, 1.0), class(2, 2.0)]);
-        let adapted = |classes: &Classes| {
-            classes.snapshot().iter().map(|class| (class.adapted * 1e3).round()).collect::<Vec<_>>()
-        };
-        assert_eq!(adapted(&classes), [1e3; 3]);
-        classes.adapt(|place| [0.25, 0.5, 0.25][place]);
-        assert_eq!(adapted(&classes), [1e3, 2e3, 500.0]);
     }
 
     #[test]

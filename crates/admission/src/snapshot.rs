@@ -67,8 +67,6 @@ pub struct ClassSnapshot {
     pub class: ClassId,
     /// Its weight in force.
     pub weight: Weight,
-    /// How many times as large adaptation has made its share.
-    pub adapted: f64,
     /// How it takes turns with the others.
     pub turns: Turns,
     /// What it is promised.

@@ -1,12 +1,14 @@
 //! Control groups of service classes: the weights of their workers on this machine's processor follow the
 //! classes' shares, and each group's own accounting is shown.
 //!
-//! **Formula.** weight = former weight · share / share of the configured weight, within the kernel's bounds.
+//! **Formula.** weight = kernel's default · number of classes · share, within the kernel's bounds. What a
+//! group had before has no part in that: a gate that was killed, or another gate, leaves weights from which
+//! nobody should go on.
 //!
 //! **States.** A group is looked for at every tick, since its service may start after the gate and may start
-//! again. Its weight is ours if it is the one that was written last; any other weight is its owner's, and
-//! what the next one is reckoned from. What is ours is given back when the gate ends, or leaves its clients
-//! to a successor, or when the key goes. A gate that is killed gives nothing back.
+//! again. The weight that it had is remembered, and is given back when the gate ends, or leaves its clients
+//! to a successor, or when the key goes. A weight that somebody else writes meanwhile takes its place. A gate
+//! that is killed gives nothing back.
 //!
 //! One lock guards all groups of a gate. It is held while their files are read and written, on a thread that
 //! may block.
@@ -15,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use admission::ClassId;
+use admission::{ClassId, ClassSnapshot, Turns};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -106,7 +108,7 @@ impl Groups {
         state.groups.iter_mut().for_each(|group| group.give_back(&self.root));
     }
 
-    /// Weighs them at a tick: `times` says how many times as large the share of a class has become.
+    /// Weighs them at a tick: `times` says how many times the share of a class is an equal one.
     fn weigh(&self, gate: &str, times: impl Fn(ClassId) -> f64) {
         let mut state = self.state.lock();
         if !state.is_over {
@@ -125,7 +127,13 @@ impl Groups {
         while shutdown.phase() == Phase::Running {
             let classes = driver.brief().classes;
             let (groups, name) = (Arc::clone(&self), driver.name().to_owned());
-            let times = move |class| classes.iter().find(|it| it.class == class).map_or(1.0, |it| it.adapted);
+            let weight = |it: &ClassSnapshot| match it.turns {
+                Turns::Background => 0.0,
+                _ => it.weight.as_f64(),
+            };
+            let mean = classes.iter().map(weight).sum::<f64>() / classes.len() as f64;
+            let times =
+                move |class| classes.iter().find(|it| it.class == class).map_or(1.0, |it| weight(it) / mean);
             let weighed = tokio::task::spawn_blocking(move || groups.weigh(&name, times)).await;
             if let Err(error) = weighed {
                 tracing::error!(gate = driver.name(), %error, "the control groups of classes aren't adapted");
@@ -171,7 +179,7 @@ impl Group {
         let mut weight = found.weight;
         let former =
             self.written.filter(|(_, written)| *written == weight).map_or(weight, |(former, _)| former);
-        let wanted = found.version.weight(former, times);
+        let wanted = found.version.weight(times);
         if wanted != weight {
             found.write(wanted)?;
             let (class, cgroup, file) = (&self.told.class, &self.told.path, found.file_name());
@@ -201,13 +209,13 @@ impl Group {
 }
 
 impl Version {
-    /// The weight of a group that had `former`, now that its class's share is so many times as large.
-    fn weight(self, former: u64, times: f64) -> u64 {
-        let (least, most) = match self {
-            Self::V1 => (2, 262_144),
-            Self::V2 => (1, 10_000),
+    /// The weight of a group whose class's share is so many times an equal one.
+    fn weight(self, times: f64) -> u64 {
+        let (default, least, most) = match self {
+            Self::V1 => (1_024.0, 2, 262_144),
+            Self::V2 => (100.0, 1, 10_000),
         };
-        ((former as f64 * times).round() as u64).clamp(least, most)
+        ((default * times).round() as u64).clamp(least, most)
     }
 }
 

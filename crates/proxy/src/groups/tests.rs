@@ -37,12 +37,12 @@ fn status(groups: &Groups) -> ProcessorStatus {
 
 #[test]
 fn a_weight_follows_the_share_within_the_kernels_bounds() {
-    assert_eq!(Version::V2.weight(100, 1.36), 136);
-    assert_eq!(Version::V2.weight(100, 0.001), 1);
-    assert_eq!(Version::V2.weight(9_000, 1.9), 10_000);
-    assert_eq!(Version::V1.weight(1_024, 0.02), 20);
-    assert_eq!(Version::V1.weight(2, 0.01), 2);
-    assert_eq!(Version::V1.weight(1_024, f64::NAN), 2, "never none at all");
+    assert_eq!(Version::V2.weight(1.36), 136);
+    assert_eq!(Version::V2.weight(0.001), 1);
+    assert_eq!(Version::V2.weight(190.0), 10_000);
+    assert_eq!(Version::V1.weight(0.02), 20);
+    assert_eq!(Version::V1.weight(0.001), 2);
+    assert_eq!(Version::V1.weight(f64::NAN), 2, "never none at all");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn in_version_2_the_weight_follows_and_the_groups_own_accounting_is_read() {
     groups.weigh("g", |_| 1.36);
     assert_eq!(text(&root, WEIGHT), "136");
     groups.weigh("g", |_| 1.5);
-    assert_eq!(text(&root, WEIGHT), "150", "reckoned from the former weight");
+    assert_eq!(text(&root, WEIGHT), "150");
     let status = status(&groups);
     assert_eq!((status.weight, status.used_seconds_total), (Some(150), Some(2.5)));
     assert_eq!((status.waited_seconds_total, status.problem), (Some(1.5), None));
@@ -88,12 +88,17 @@ fn a_group_has_its_weight_again_at_the_end_and_when_the_key_goes() {
 }
 
 #[test]
-fn what_its_owner_writes_is_what_is_reckoned_from_and_stays_at_the_end() {
+fn what_somebody_else_writes_is_given_back_at_the_end_and_is_no_base() {
     let (root, groups) = system(V2, &[told("/site/gold")]);
     groups.weigh("g", |_| 1.5);
     std::fs::write(root.path().join(WEIGHT), "200\n").unwrap();
     groups.weigh("g", |_| 1.5);
-    assert_eq!(text(&root, WEIGHT), "300");
+    assert_eq!(text(&root, WEIGHT), "150");
+    // A gate that finds what a killed one has left has the weight that one would have.
+    let heir = Groups { root: root.path().to_owned(), state: Mutex::default() };
+    heir.follow(&[told("/site/gold")]);
+    heir.weigh("g", |_| 1.6);
+    assert_eq!(text(&root, WEIGHT), "160");
     std::fs::write(root.path().join(WEIGHT), "50\n").unwrap();
     groups.give_back();
     assert_eq!(text(&root, WEIGHT), "50");

@@ -118,7 +118,7 @@ pub async fn import(asked: &Asked) -> Result<Imported, String> {
             }
             _ => "",
         };
-        let (Asked { upstream, user, .. }, why) = (asked, refusal.message());
+        let (Asked { upstream, user, .. }, why) = (asked, shown(&refusal.message()));
         format!("cannot read the accounts of {upstream} as {user:?}: {why}{hint}")
     })?;
     Ok(written(&accounts))
@@ -148,10 +148,11 @@ async fn ask(asked: &Asked) -> Result<Vec<Account>, Failed> {
 }
 
 async fn accounts(server: &mut Server, sql: &str) -> Result<Vec<Account>, Failed> {
-    let (mut accounts, mut bytes) = (Vec::new(), 0_u64);
+    let (mut accounts, mut bytes, mut rows) = (Vec::new(), 0_u64, 0);
     server
         .rows(sql, |count, row| {
             bytes += row.len() as u64;
+            rows += 1;
             let Ok(values) = parse_row(row, count) else { return };
             if let ([user, host, plugin, kept], true) = (values.as_slice(), bytes <= FILE_BYTES_MAX) {
                 let text =
@@ -163,6 +164,12 @@ async fn accounts(server: &mut Server, sql: &str) -> Result<Vec<Account>, Failed
         .await?;
     if bytes > FILE_BYTES_MAX {
         return Err(unreachable(&format!("its accounts take more than {FILE_BYTES_MAX} bytes")));
+    }
+    // The account that asks is one.
+    if accounts.len() != rows || rows == 0 {
+        return Err(unreachable(
+            &"it tells accounts that can't be read: it isn't a server of MySQL or MariaDB",
+        ));
     }
     Ok(accounts)
 }
@@ -204,10 +211,15 @@ fn written(accounts: &[Account]) -> Imported {
     all
 }
 
+/// A server's text as a terminal may have it.
+fn shown(text: &str) -> String {
+    text.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'")
+}
+
 /// Appends what there is to say of a user. Returns whether that is a line.
 fn put_user(out: &mut String, user: &str, accounts: &[&Account]) -> bool {
     let name = format!("\"{}\"", user.replace('"', "\"\""));
-    let shown = name.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'");
+    let shown = shown(&name);
     let hosts = accounts.iter().map(|account| account.host.escape_debug().to_string());
     let hosts = hosts.collect::<Vec<_>>().join(", ");
     let mut secrets: Vec<_> = accounts.iter().map(|account| account.secret()).collect();
@@ -220,7 +232,9 @@ fn put_user(out: &mut String, user: &str, accounts: &[&Account]) -> bool {
         put(format!("; An account without a name ({hosts}): the gate lets in users with a name only."));
         return false;
     }
-    if user.contains(['\n', '\r', '\0']) {
+    // What a terminal wouldn't show as it is, `escape_debug` shows in another way.
+    let is_shown = |letter: char| matches!(letter, '"' | '\'' | '\\') || letter.escape_debug().count() == 1;
+    if !user.chars().all(|letter| is_shown(letter) && letter != char::REPLACEMENT_CHARACTER) {
         put(format!("; {shown} ({hosts}) can't stand in a line: give the account another name."));
         return false;
     }
@@ -323,6 +337,8 @@ mod tests {
             (vec![["signer", "%", "ed25519", "x"]], "has ed25519", "\n; \"signer\" \"the password\""),
             (vec![["local", "localhost", "unix_socket", ""]], "has unix_socket", "mysql_native_password"),
             (vec![["li\nne", "%", native::NAME, NATIVE]], "\"li\\nne\" (%) can't stand", "another name"),
+            (vec![["e\u{1b}[2J", "%", native::NAME, NATIVE]], "\"e\\u{1b}[2J\" (%) can't", "another name"),
+            (vec![["a\u{202e}", "%", native::NAME, NATIVE]], "can't stand", "another name"),
             (
                 vec![["two", "%", native::NAME, NATIVE], ["two", "localhost", native::NAME, ""]],
                 "accounts that differ (%, localhost)",

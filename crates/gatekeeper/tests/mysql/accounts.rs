@@ -27,6 +27,7 @@ fn create_accounts(stage: &Stage, of: &str) {
         ("_ann", "BY 'one'"),
         ("_\"q'", "BY 'two'"),
         ("_open", "BY ''"),
+        ("_shut", "BY 'one' ACCOUNT LOCK"),
         ("_closed", "VIA mysql_native_password USING 'invalid'"),
         ("_curved", "VIA ed25519 USING PASSWORD('one')"),
         ("_two", "BY 'one'"),
@@ -39,6 +40,7 @@ fn create_accounts(stage: &Stage, of: &str) {
     }
     let more = format!(
         "GRANT SELECT ON mysql.user TO {of}_reader@'%';
+        GRANT SELECT ON mysql.global_priv TO {of}_reader@'%';
         CREATE OR REPLACE USER {of}_near@localhost IDENTIFIED BY 'three';
         GRANT ALL ON witness.* TO {of}_near@localhost;
         CREATE OR REPLACE USER {of}_local@localhost IDENTIFIED VIA unix_socket;
@@ -78,7 +80,7 @@ fn clients_log_in_through_a_gate_with_a_users_file_made_from_the_servers_account
         assert_eq!(login(user, password).as_deref(), Ok(user));
         assert_eq!(login(user, "guess").unwrap_err().code, 1045);
     }
-    for user in ["in_open", "in_closed", "in_curved", "in_local", "in_two"] {
+    for user in ["in_open", "in_closed", "in_curved", "in_local", "in_two", "in_shut"] {
         for password in ["", "one", "invalid"] {
             assert_eq!(login(user, password).unwrap_err().code, 1045, "{user}");
         }
@@ -98,6 +100,7 @@ fn an_account_that_a_gate_cannot_let_in_has_a_comment_with_the_reason() {
         "; \"no_near\" may come from localhost only, which must be the gate.",
         "; \"no_open\" (%) has no password. To let everybody in so, remove the semicolon:",
         "; \"no_open\" \"\"",
+        "; \"no_shut\" (%) is locked: unlock it there (ALTER USER … ACCOUNT UNLOCK).",
         "; \"no_closed\" (%) is closed: no password fits what the server keeps. Give it a password there.",
         "; \"no_curved\" (%) has ed25519, so the file needs the password itself:",
         "; \"no_two\" has accounts that differ (%, 192.0.2.%). The server takes the one for the gate's",
@@ -105,7 +108,11 @@ fn an_account_that_a_gate_cannot_let_in_has_a_comment_with_the_reason() {
         assert!(told.lines().any(|told| told == line), "{line} in {told}");
     }
     assert!(told.contains("; \"no_local\" (localhost) has unix_socket, which no gate can prove."), "{told}");
-    assert!(!told.contains("no_role"), "{told}");
+    assert!(!told.contains("no_role") && !told.contains("hasn't told"), "{told}");
+
+    stage.server.query("REVOKE SELECT ON mysql.global_priv FROM no_reader@'%'").unwrap();
+    let told = text(&import(&["--upstream", &upstream], "no_reader", "asks").stdout);
+    assert!(told.contains("hasn't told which") && told.contains("\n\"no_shut\" \"*"), "{told}");
 }
 
 #[test]

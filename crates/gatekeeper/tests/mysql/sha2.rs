@@ -3,7 +3,7 @@
 //! Dolt's (`drivers/mysql/server`). Clients log in at the gate by the same ways.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
@@ -39,15 +39,19 @@ struct Server {
     /// Its end ends the server.
     _lifeline: ChildStdin,
     said: BufReader<ChildStdout>,
-    port: u16,
+    address: SocketAddr,
 }
 
 impl Server {
     /// `takes` is how it takes the password itself: "tls" or "rsa".
     fn start(takes: &str) -> Self {
+        Self::start_at(Ipv4Addr::LOCALHOST.into(), takes)
+    }
+
+    fn start_at(ip: IpAddr, takes: &str) -> Self {
         let source = tests_directory().join("drivers/mysql/server");
         let mut child = Command::new(support::go(&source, "mysql-server"))
-            .args(["ann", "secret", takes])
+            .args(["ann", "secret", takes, &ip.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -55,8 +59,9 @@ impl Server {
             .unwrap();
         let lifeline = child.stdin.take().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
-        let mut server = Self { child, _lifeline: lifeline, said, port: 0 };
-        server.port = server.line().parse().unwrap();
+        let mut server = Self { child, _lifeline: lifeline, said, address: SocketAddr::new(ip, 0) };
+        let port = server.line().parse().unwrap();
+        server.address.set_port(port);
         server
     }
 
@@ -88,7 +93,7 @@ fn gate_with(
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     let own = ["protocol = \"mysql\"".to_owned(), format!("users_file = {:?}", file.display().to_string())];
     let lines: Vec<_> = own.into_iter().chain(settings.iter().map(|line| (*line).to_owned())).collect();
-    let gate = Gate::start_between(&listen(&directory), &format!("127.0.0.1:{}", server.port), &lines);
+    let gate = Gate::start_between(&listen(&directory), &server.address.to_string(), &lines);
     (gate, directory)
 }
 
@@ -192,7 +197,7 @@ fn a_users_file_made_from_the_servers_accounts_lets_its_user_in() {
     let mut server = Server::start("tls");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("imported.txt");
-    let (address, output) = (format!("127.0.0.1:{}", server.port), file.display().to_string());
+    let (address, output) = (server.address.to_string(), file.display().to_string());
     let args = ["--upstream", &address, "--upstream-tls-mode", "require", "--output", &output];
     let told = import(&args, "ann", "secret");
     let said = String::from_utf8_lossy(&told.stdout).into_owned();
@@ -232,6 +237,34 @@ fn without_tls_the_password_goes_to_the_server_encrypted_by_its_key() {
     assert_eq!(second.query("SELECT 2").rows(), "2");
     let (wrong, _directory) = gate_with((&server, &over_tcp), "guess", &[]);
     assert_eq!(login(&wrong, "guess").err().unwrap().code, 1045);
+}
+
+/// An address of this machine that isn't loopback: nobody can see that what comes from there comes from here.
+fn outer_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Nothing is sent. The system only chooses the address that it would send from.
+    socket.connect("198.51.100.1:9").ok()?;
+    socket.local_addr().ok().map(|own| own.ip()).filter(|ip| !ip.is_loopback())
+}
+
+#[test]
+fn a_server_elsewhere_gets_no_password_by_a_key_that_nobody_vouches_for() {
+    let Some(ip) = outer_address() else {
+        println!("skipped: this machine has no address but loopback");
+        return;
+    };
+    let mut server = Server::start_at(ip, "rsa");
+    let (plain, _directory) = gate_with((&server, &over_tcp), "secret", &[]);
+    let told = login(&plain, "secret").err().unwrap();
+    let address = server.address.to_string();
+    let imported = import(&["--upstream", &address], "ann", "secret");
+    let said = String::from_utf8_lossy(&imported.stderr).into_owned();
+    for told in [told.message, said] {
+        assert!(told.contains("nobody vouches") && told.contains("verify-full"), "{told}");
+    }
+    // Nobody has come in.
+    server.child.kill().unwrap();
+    assert_eq!(server.line(), "");
 }
 
 #[test]

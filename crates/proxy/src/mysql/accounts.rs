@@ -28,12 +28,16 @@ use crate::upstream::dial::Dial;
 use crate::upstream::resolver::Lookup;
 use crate::users_file::FILE_BYTES_MAX;
 
-/// What a server keeps of each account. MariaDB before 10.4 has the hashes of `mysql_native_password` in a
+/// What a server keeps of each account, and whether that is locked: of MariaDB, of MySQL, and of servers that
+/// know of no locks or don't tell them. MariaDB before 10.4 has the hashes of `mysql_native_password` in a
 /// column of their own.
-const QUERIES: [&str; 2] = [
-    "SELECT user, host, plugin, IF(authentication_string = '', password, authentication_string) \
+const QUERIES: [&str; 3] = [
+    "SELECT user, host, plugin, IF(authentication_string = '', password, authentication_string), \
+     COALESCE(JSON_EXTRACT(priv, '$.account_locked'), 'false') = 'true' \
+     FROM mysql.user JOIN mysql.global_priv USING (user, host) ORDER BY user, host",
+    "SELECT user, host, plugin, authentication_string, account_locked = 'Y' FROM mysql.user ORDER BY user, host",
+    "SELECT user, host, plugin, IF(authentication_string = '', password, authentication_string), NULL \
      FROM mysql.user ORDER BY user, host",
-    "SELECT user, host, plugin, authentication_string FROM mysql.user ORDER BY user, host",
 ];
 /// The longest that the whole may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -48,6 +52,10 @@ const NOT_LET_IN: [u16; 2] = [1045, 1698];
 const HEAD: &str = "\
 ; Users of a server, by `gatekeeper users import`. A hash lets nobody in by itself, but can be guessed
 ; at: keep the file to its owner (chmod 600). The server sees clients at the gate's address.
+";
+
+const NO_LOCKS: &str = "\
+; The server hasn't told which accounts are locked. MariaDB 10.4 does after GRANT SELECT ON mysql.global_priv.
 ";
 
 /// Where a server is, and the user that asks it.
@@ -81,11 +89,15 @@ struct Account {
     host: String,
     plugin: String,
     kept: Zeroizing<String>,
+    /// Whether the server lets nobody in by it; `None`: it hasn't told.
+    is_locked: Option<bool>,
 }
 
 /// Why an account has no line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Lack {
+    /// It is locked.
+    Lock,
     /// It has no password.
     Password,
     /// Its text is no hash.
@@ -121,7 +133,19 @@ pub async fn import(asked: &Asked) -> Result<Imported, String> {
         let (Asked { upstream, user, .. }, why) = (asked, shown(&refusal.message()));
         format!("cannot read the accounts of {upstream} as {user:?}: {why}{hint}")
     })?;
-    Ok(written(&accounts))
+    fitting(written(&accounts), FILE_BYTES_MAX)
+}
+
+/// A users file that a gate reads.
+fn fitting(imported: Imported, most: u64) -> Result<Imported, String> {
+    if imported.text.len() as u64 <= most {
+        return Ok(imported);
+    }
+    let bytes = imported.text.len();
+    Err(format!(
+        "the users file would take {bytes} bytes, and a gate reads {most} at most; have the gate ask the server \
+         for its users instead (auth_user)"
+    ))
 }
 
 async fn ask(asked: &Asked) -> Result<Vec<Account>, Failed> {
@@ -140,11 +164,14 @@ async fn ask(asked: &Asked) -> Result<Vec<Account>, Failed> {
     let (tls, needed) = (asked.tls.as_deref(), Capabilities(0));
     let reached = Reached { way: &way, tls, channel, handshake: &handshake, needed };
     let mut server = Server::enter(reached, &key, &credential, Place::beside()).await?;
-    let [first, second] = QUERIES;
-    match accounts(&mut server, first).await {
-        Err(Failed::Refused(_)) => accounts(&mut server, second).await,
-        told => told,
+    let [of_mariadb, of_mysql, of_others] = QUERIES;
+    for sql in [of_mariadb, of_mysql] {
+        match accounts(&mut server, sql).await {
+            Err(Failed::Refused(_)) => {}
+            told => return told,
+        }
     }
+    accounts(&mut server, of_others).await
 }
 
 async fn accounts(server: &mut Server, sql: &str) -> Result<Vec<Account>, Failed> {
@@ -154,11 +181,12 @@ async fn accounts(server: &mut Server, sql: &str) -> Result<Vec<Account>, Failed
             bytes += row.len() as u64;
             rows += 1;
             let Ok(values) = parse_row(row, count) else { return };
-            if let ([user, host, plugin, kept], true) = (values.as_slice(), bytes <= FILE_BYTES_MAX) {
+            if let ([user, host, plugin, kept, lock], true) = (values.as_slice(), bytes <= FILE_BYTES_MAX) {
                 let text =
                     |value: &Option<&[u8]>| String::from_utf8_lossy(value.unwrap_or_default()).into_owned();
-                let kept = Zeroizing::new(text(kept));
-                accounts.push(Account { user: text(user), host: text(host), plugin: text(plugin), kept });
+                let (user, host, plugin) = (text(user), text(host), text(plugin));
+                let (kept, is_locked) = (Zeroizing::new(text(kept)), lock.map(|lock| lock == b"1"));
+                accounts.push(Account { user, host, plugin, kept, is_locked });
             }
         })
         .await?;
@@ -178,6 +206,9 @@ impl Account {
     /// The secret as a users file has it.
     fn secret(&self) -> Result<String, Lack> {
         let plugin = self.plugin.as_str();
+        if self.is_locked == Some(true) {
+            return Err(Lack::Lock);
+        }
         if OF_PASSWORDS.contains(&plugin) {
             return Err(Lack::Clear(plugin.to_owned()));
         }
@@ -204,6 +235,9 @@ fn written(accounts: &[Account]) -> Imported {
         by_user.entry(&account.user).or_default().push(account);
     }
     let mut all = Imported { text: HEAD.to_owned(), ..Imported::default() };
+    if accounts.iter().any(|account| account.is_locked.is_none()) {
+        all.text.push_str(NO_LOCKS);
+    }
     for (user, accounts) in by_user {
         let is_in = put_user(&mut all.text, user, &accounts);
         *(if is_in { &mut all.users } else { &mut all.left_out }) += 1;
@@ -246,6 +280,9 @@ fn put_user(out: &mut String, user: &str, accounts: &[&Account]) -> bool {
             put(format!("{name} \"{secret}\""));
             return true;
         }
+        [Err(Lack::Lock)] => {
+            put(format!("; {shown} ({hosts}) is locked: unlock it there (ALTER USER … ACCOUNT UNLOCK)."));
+        }
         [Err(Lack::Password)] => {
             put(format!(
                 "; {shown} ({hosts}) has no password. To let everybody in so, remove the semicolon:"
@@ -269,8 +306,13 @@ fn put_user(out: &mut String, user: &str, accounts: &[&Account]) -> bool {
             ));
             put("; address: remove the semicolon of that one.".to_owned());
             for account in accounts {
-                let secret = account.secret().unwrap_or_else(|lack| lack.stand_in().to_owned());
-                put(format!("; of {}:", account.host.escape_debug()));
+                let (host, secret) = (account.host.escape_debug(), account.secret());
+                if secret == Err(Lack::Lock) {
+                    put(format!("; of {host}: locked there."));
+                    continue;
+                }
+                let secret = secret.unwrap_or_else(|lack| lack.stand_in().to_owned());
+                put(format!("; of {host}:"));
                 put(format!("; {name} \"{secret}\""));
             }
         }
@@ -283,7 +325,7 @@ impl Lack {
     const fn stand_in(&self) -> &'static str {
         match self {
             Self::Password => "",
-            Self::Hash | Self::Clear(_) | Self::Plugin(_) => "the password",
+            Self::Lock | Self::Hash | Self::Clear(_) | Self::Plugin(_) => "the password",
         }
     }
 }
@@ -293,10 +335,19 @@ mod tests {
     use super::*;
 
     const NATIVE: &str = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
+    const LOCKED: &str = "!*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
 
+    /// An account, locked with an exclamation mark before its hash.
     fn account([user, host, plugin, kept]: [&str; 4]) -> Account {
         let [user, host, plugin, kept] = [user, host, plugin, kept].map(str::to_owned);
-        Account { user, host, plugin, kept: Zeroizing::new(kept) }
+        let is_locked = Some(kept.starts_with('!'));
+        Account {
+            user,
+            host,
+            plugin,
+            kept: Zeroizing::new(kept.trim_start_matches('!').to_owned()),
+            is_locked,
+        }
     }
 
     fn lines(accounts: &[[&str; 4]]) -> (Vec<String>, usize, usize) {
@@ -333,6 +384,12 @@ mod tests {
         for (accounts, reason, remedy) in [
             (vec![["", "localhost", "", ""]], "without a name", "with a name only"),
             (vec![["closed", "%", native::NAME, "invalid"]], "is closed", "Give it a password"),
+            (vec![["shut", "%", native::NAME, LOCKED]], "is locked", "ACCOUNT UNLOCK"),
+            (
+                vec![["two", "%", native::NAME, NATIVE], ["two", "localhost", native::NAME, LOCKED]],
+                "accounts that differ (%, localhost)",
+                "\n; of localhost: locked there.",
+            ),
             (vec![["open", "%", caching_sha2::NAME, ""]], "has no password", "\n; \"open\" \"\""),
             (vec![["signer", "%", "ed25519", "x"]], "has ed25519", "\n; \"signer\" \"the password\""),
             (vec![["local", "localhost", "unix_socket", ""]], "has unix_socket", "mysql_native_password"),
@@ -351,5 +408,20 @@ mod tests {
             assert!(told.contains(reason) && told.contains(remedy), "{told}");
             assert_eq!((users, left_out), (0, 1));
         }
+    }
+
+    #[test]
+    fn a_file_that_no_gate_reads_is_not_made() {
+        let accounts = [account(["ann", "%", native::NAME, NATIVE])];
+        let bytes = written(&accounts).text.len() as u64;
+        assert!(fitting(written(&accounts), bytes).is_ok());
+        let told = fitting(written(&accounts), bytes - 1).unwrap_err();
+        assert!(told.contains("auth_user") && told.contains(&bytes.to_string()), "{told}");
+    }
+
+    #[test]
+    fn a_server_that_tells_no_locks_is_told_of() {
+        let account = Account { is_locked: None, ..account(["ann", "%", native::NAME, NATIVE]) };
+        assert!(written(&[account]).text.contains("which accounts are locked"));
     }
 }

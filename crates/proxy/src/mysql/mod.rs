@@ -156,6 +156,8 @@ struct Shared {
     epoch: AtomicU64,
     /// Failed logins by address.
     failures: Failures,
+    /// What unknown users are asked for: by the users file of the start, also after a reload.
+    choice: users::Choice,
     /// Clients that send their password itself.
     passwords: proof::Passwords,
     /// How users are asked for that aren't in the file.
@@ -189,9 +191,9 @@ impl Shared {
         }
     }
 
-    /// The plug-in that clients are greeted with.
-    fn plugin(&self) -> &'static str {
-        self.known.read().as_ref().map_or(native::NAME, |known| known.plugin)
+    /// The plug-in that clients are greeted with, and what unknown users are asked for.
+    fn plugin(&self) -> (&'static str, users::Choice) {
+        (self.known.read().as_ref().map_or(native::NAME, |known| known.plugin), self.choice)
     }
 
     fn learn(&self, known: greeting::Known) -> Arc<greeting::Known> {
@@ -267,6 +269,7 @@ impl Bound {
         let listener = listener.minding(Arc::clone(&lateness));
         let shared = Arc::new(Shared {
             dial: RwLock::new(dial(&settings)),
+            choice: settings.users.choice(),
             settings: RwLock::new(Arc::new(settings)),
             known: RwLock::default(),
             looking: AsyncMutex::default(),

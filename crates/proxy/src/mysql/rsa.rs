@@ -2,7 +2,7 @@
 //!
 //! The encryption is OAEP with SHA-1, of the password with its NUL, which the scramble hides besides. A key
 //! isn't vouched for by anybody. So whoever can change what passes between both sides gets the password, and
-//! whoever only listens doesn't.
+//! whoever only listens doesn't. Therefore the gate encrypts for a server of this machine only.
 
 use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
 use aws_lc_rs::rsa::{
@@ -14,6 +14,8 @@ use base64::engine::general_purpose::STANDARD;
 use wire::mysql::scramble::{SCRAMBLE_LEN, caching_sha2};
 use zeroize::Zeroizing;
 
+use crate::stream::Peer;
+
 const BEGIN: &str = "-----BEGIN PUBLIC KEY-----";
 const END: &str = "-----END PUBLIC KEY-----";
 /// Characters of a line of PEM.
@@ -22,6 +24,8 @@ const LINE: usize = 64;
 /// Why a password can't be sent encrypted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum Unencrypted {
+    #[error("nobody vouches for the RSA key that it shows")]
+    Unvouched,
     #[error("the server's answer is no RSA key of 2,048 to 8,192 bits")]
     NoKey,
     #[error("the password is too long for the server's RSA key")]
@@ -58,8 +62,15 @@ impl Pair {
     }
 }
 
-/// Encrypts a password for the public key of a server.
-pub(super) fn encrypt(pem: &[u8], password: &[u8], scramble: &[u8]) -> Result<Vec<u8>, Unencrypted> {
+/// Encrypts a password for the public key that a server shows.
+pub(super) fn encrypt(
+    (server, pem): (Peer, &[u8]),
+    password: &[u8],
+    scramble: &[u8],
+) -> Result<Vec<u8>, Unencrypted> {
+    if !server.is_loopback() {
+        return Err(Unencrypted::Unvouched);
+    }
     let der = der(pem).ok_or(Unencrypted::NoKey)?;
     let key = PublicEncryptingKey::from_der(&der).map_err(|_| Unencrypted::NoKey)?;
     let key = OaepPublicEncryptingKey::new(key).map_err(|_| Unencrypted::NoKey)?;
@@ -107,7 +118,7 @@ mod tests {
     fn a_password_is_read_with_its_key_and_scramble_only() {
         let pair = Pair::generate().unwrap();
         assert!(pair.public().lines().all(|line| line.len() <= LINE));
-        let sent = encrypt(pair.public().as_bytes(), b"secret", &[7; 20]).unwrap();
+        let sent = encrypt((Peer::Unix, pair.public().as_bytes()), b"secret", &[7; 20]).unwrap();
         assert_eq!(pair.decrypt(&sent, &[7; 20]).unwrap().as_slice(), b"secret");
         assert_eq!(pair.decrypt(&sent, &[8; 20]), None);
         assert_eq!(pair.decrypt(&sent[1..], &[7; 20]), None);
@@ -118,12 +129,12 @@ mod tests {
     #[test]
     fn a_password_that_cannot_be_encrypted_is_told() {
         let pair = Pair::generate().unwrap();
-        let public = pair.public().as_bytes();
+        let public = (Peer::Unix, pair.public().as_bytes());
         // OAEP with SHA-1 takes 42 bytes of 256, and the NUL takes another.
         assert!(encrypt(public, &[b'a'; 213], &[7; 20]).is_ok());
         assert_eq!(encrypt(public, &[b'a'; 214], &[7; 20]), Err(Unencrypted::TooLong));
         for wrong in [&b""[..], b"\xff", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"] {
-            assert_eq!(encrypt(wrong, b"secret", &[7; 20]), Err(Unencrypted::NoKey));
+            assert_eq!(encrypt((Peer::Unix, wrong), b"secret", &[7; 20]), Err(Unencrypted::NoKey));
         }
     }
 }

@@ -553,7 +553,7 @@ pub(super) async fn steps(
                 proof.unwrap_or_default().into()
             }
             (Step::More(pem), Credential::Password(password)) if pem.starts_with(b"-----BEGIN") => {
-                let sent = rsa::encrypt(pem, password, &scramble);
+                let sent = rsa::encrypt((channel.stream.peer(), pem), password, &scramble);
                 sent.map_err(|error| not_encrypted(key, &error))?.into()
             }
             (Step::More(_), _) => return Err(no_proof(key, &plugin, credential)),
@@ -567,7 +567,8 @@ pub(super) async fn steps(
 fn not_encrypted(key: &Key, error: &rsa::Unencrypted) -> Failed {
     let user = String::from_utf8_lossy(&key.user);
     unreachable(&format!(
-        "the server asks for the password of '{user}' itself, and {error}; set upstream_tls_mode = \"require\""
+        "the server asks for the password of '{user}' itself, and {error}; set upstream_tls_mode = \"verify-full\" \
+         with upstream_tls_ca, the certificate that signs the server's"
     ))
 }
 

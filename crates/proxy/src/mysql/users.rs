@@ -13,13 +13,12 @@
 //! sends its password itself, once. With a password the gate can log in by every plug-in that it knows. The
 //! last form is a user without a password, on the server as here.
 
-use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, LazyLock};
 
+use sha2::{Digest as _, Sha256};
 use wire::mysql::salted::Salted;
 use wire::mysql::scramble::{caching_sha2, native};
 use zeroize::Zeroizing;
@@ -53,8 +52,10 @@ enum Kind {
 /// A star and at least this many hexadecimal digits are a damaged secret, not a password.
 const NEARLY_KEPT: usize = 32;
 
-/// Chooses what users are asked for who don't exist, by their names.
-static CHOICE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+/// Chooses what users are asked for who don't exist, by their names. Whoever could compute it would tell such
+/// users from others, and so would whoever sees another choice after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice([u8; 32]);
 
 /// Where secrets come from that aren't in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,16 +153,30 @@ impl Users {
     }
 
     /// What is known of a user's password, or something made up of the same kind as other users have: nobody
-    /// learns by logging in which users there are. `plugin` is the one that clients are greeted with.
+    /// learns by logging in which users there are. `greeted` has the plug-in that clients are
+    /// greeted with.
     pub(super) fn or_made_up(
         &self,
         secret: Option<&Arc<Secret>>,
-        (name, plugin): (&[u8], &str),
+        (name, greeted): (&[u8], (&str, Choice)),
     ) -> Arc<Secret> {
-        secret.map_or_else(|| Arc::new(self.kind_of_nobody(name, plugin).made_up()), Arc::clone)
+        secret.map_or_else(|| Arc::new(self.kind_of_nobody(name, greeted).made_up()), Arc::clone)
     }
 
-    fn kind_of_nobody(&self, name: &[u8], plugin: &str) -> Kind {
+    /// The choice that belongs to these secrets: all of them, since one alone may be guessed, and the guess
+    /// checked by the answers to many names.
+    pub(super) fn choice(&self) -> Choice {
+        let mut digest = Sha256::new();
+        for (name, secret) in self.by_name.iter().collect::<BTreeMap<_, _>>() {
+            for part in [name.as_bytes(), &secret.bytes()] {
+                digest.update((part.len() as u64).to_le_bytes());
+                digest.update(part);
+            }
+        }
+        Choice(digest.finalize().into())
+    }
+
+    fn kind_of_nobody(&self, name: &[u8], (plugin, choice): (&str, Choice)) -> Kind {
         let rounds = match self.rounds.load(Ordering::Relaxed) {
             0 => ROUNDS,
             known => known,
@@ -172,7 +187,7 @@ impl Users {
             (Some(_), _) => &[Kind::Native],
         };
         // Each is as likely as among the users. Another user moves few names to another kind.
-        let at = (u128::from(CHOICE.hash_one(name)) * kinds.len() as u128) >> u64::BITS;
+        let at = (u128::from(choice.of(name)) * kinds.len() as u128) >> u64::BITS;
         kinds.get(at as usize).copied().unwrap_or(Kind::Password)
     }
 
@@ -181,6 +196,13 @@ impl Users {
         if let Secret::Salted(salted) = secret {
             self.rounds.store(salted.thousands(), Ordering::Relaxed);
         }
+    }
+}
+
+impl Choice {
+    fn of(self, name: &[u8]) -> u64 {
+        let digest = Sha256::new().chain_update(self.0).chain_update(name).finalize();
+        digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 }
 
@@ -204,6 +226,15 @@ impl Secret {
             "" => Some(Self::Nothing),
             _ => native::parse_kept(text).map(Self::Native).or_else(|| Salted::parse(text).map(Self::Salted)),
         }
+    }
+
+    fn bytes(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(match self {
+            Self::Native(kept) => kept.to_vec(),
+            Self::Salted(salted) => salted.to_hexadecimal().into_bytes(),
+            Self::Password(password) => return password.clone(),
+            Self::Nothing => Vec::new(),
+        })
     }
 
     fn kind(&self) -> Kind {
@@ -354,7 +385,8 @@ mod tests {
     fn an_unknown_user_is_asked_like_some_user_of_the_file_and_always_the_same() {
         let of = |kinds: &[Kind]| Users { kinds: kinds.to_vec(), ..Users::default() };
         let users = of(&[Kind::Native, Kind::Salted(5), Kind::Salted(9), Kind::Password]);
-        let kind = |users: &Users, at: u32| users.kind_of_nobody(&at.to_le_bytes(), native::NAME);
+        let choice = Choice([7; 32]);
+        let kind = |users: &Users, at: u32| users.kind_of_nobody(&at.to_le_bytes(), (native::NAME, choice));
         let kinds = (0..100).map(|at| kind(&users, at));
         assert!(users.kinds.iter().all(|it| kinds.clone().any(|k| k == *it)));
         assert!((0..100).all(|at| kind(&users, at) == kind(&users, at)));
@@ -363,9 +395,28 @@ mod tests {
         assert_eq!(made_up.thousands(), 7);
         assert_eq!(kind(&of(&[]), 1), Kind::Password);
         let asks = Users { query: Some(Query { user: String::new(), sql: None }), ..of(&[Kind::Password]) };
-        assert_eq!(asks.kind_of_nobody(b"x", caching_sha2::NAME), Kind::Salted(ROUNDS));
+        assert_eq!(asks.kind_of_nobody(b"x", (caching_sha2::NAME, choice)), Kind::Salted(ROUNDS));
         asks.note(&Kind::Salted(9).made_up());
-        assert_eq!(asks.kind_of_nobody(b"x", caching_sha2::NAME), Kind::Salted(9));
+        assert_eq!(asks.kind_of_nobody(b"x", (caching_sha2::NAME, choice)), Kind::Salted(9));
         assert_eq!(kind(&asks, 1), Kind::Native);
+    }
+
+    #[test]
+    fn unknown_users_are_asked_alike_with_the_same_secrets_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let asked = |text: &str| -> Vec<Kind> {
+            use std::os::unix::fs::PermissionsExt as _;
+
+            let file = directory.path().join("users.txt");
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+            let users = Users::load(&file, None).unwrap();
+            let kind = |at: u32| users.kind_of_nobody(&at.to_le_bytes(), (native::NAME, users.choice()));
+            (0..100).map(kind).collect()
+        };
+        let (ann, bob) = ("\"ann\" \"*14E65567ABDB5135D0CFD9A70B3032C179A49EE7\"\n", "\"bob\" \"secret\"\n");
+        let first = asked(&format!("{ann}{bob}"));
+        assert_eq!(first, asked(&format!("; in another order\n{bob}{ann}")));
+        assert_ne!(first, asked(&format!("{ann}\"bob\" \"other\"\n")));
     }
 }

@@ -7,7 +7,7 @@
 // go-mysql-server has none. Neither tells changes of a session, which the gate demands; so the greeting says that
 // they could be told. And Vitess has no RSA, which is Go's own here.
 //
-// Arguments: the user, the password, and "tls" or "rsa". The program writes its port, then a line for each proof:
+// Arguments: the user, the password, "tls" or "rsa", and the address to listen at. The program writes its port, then a line for each proof:
 // "fast USER" or "full USER". It ends with its input.
 package main
 
@@ -245,7 +245,7 @@ func main() {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	must(err)
 	of := &account{user: os.Args[1], password: os.Args[2]}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", net.JoinHostPort(os.Args[4], "0"))
 	must(err)
 	provider := memory.NewDBProvider(memory.NewDatabase("witness"))
 	config := server.Config{

@@ -175,14 +175,42 @@ async fn without_the_group_only_the_queue_is_adapted_and_check_says_why() {
     let crowd = Crowd::start(gate.port());
     until("the queue is adapted", async || weight(&gate, "gold") > weight(&gate, "lead")).await;
     crowd.end();
+    let said = check(tight, "weight = 1");
+    assert!(said.contains("class \"gold\": cgroup = \"/gatekeeper-test/nowhere\": only its queue"), "{said}");
+    assert!(!said.contains("several groups"), "{said}");
+    let said = check(tight, "weight = 1\ncgroup = \"/gatekeeper-other/lead\"");
+    assert!(said.contains("in several groups (/gatekeeper-other, /gatekeeper-test)"), "{said}");
+}
+
+/// What `check` says of a gate with these classes.
+fn check(gold: &str, lead: &str) -> String {
     let file = tempfile::NamedTempFile::new().expect("a file");
-    let text = format!("[[gate]]\nupstream = \"a:1\"\n{}", lines(tight, "weight = 1").join("\n"));
+    let text = format!("[[gate]]\nupstream = \"a:1\"\n{}", lines(gold, lead).join("\n"));
     std::fs::write(file.path(), text).expect("it is written");
     let gatekeeper = std::process::Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
     let checked = { gatekeeper }.arg("check").arg(file.path()).output().expect("it runs");
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert!(checked.status.success(), "{said}");
-    assert!(said.contains("class \"gold\": cgroup = \"/gatekeeper-test/nowhere\": only its queue"), "{said}");
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_group_of_two_gates_is_told_and_is_the_seconds_once_the_first_has_ended() {
+    let Some(gold) = Group::make("both") else {
+        println!("skipped: this process can't make control groups with the controller `cpu`");
+        return;
+    };
+    let origin = Origin::start("site").await;
+    let tight = lines(&format!("goal = \"170ms\"\ncgroup = \"{}\"", gold.path()), "goal = \"700ms\"");
+    let mut first = Gate::start(origin.address.port(), &tight);
+    until("the first has it", async || of(&first, "gold")["processor"]["weight"].is_u64()).await;
+    let second = Gate::start(origin.address.port(), &tight);
+    until("the second says so", async || second.log().contains("another gate sets this group's weight"))
+        .await;
+    assert!(of(&second, "gold")["processor"]["problem"].is_string(), "{}", second.status()["classes"]);
+    first.signal("TERM");
+    assert!(first.wait().success());
+    until("it is the second's", async || of(&second, "gold")["processor"]["weight"].is_u64()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

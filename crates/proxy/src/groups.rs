@@ -10,15 +10,21 @@
 //! to a successor, or when the key goes. A weight that somebody else writes meanwhile takes its place. A gate
 //! that is killed gives nothing back.
 //!
+//! A group belongs to one gate at a time, or each would undo what the other writes: the one that has locked
+//! its directory (flock). Any other only warns, since it may be the successor of the first, and is next.
+//!
 //! One lock guards all groups of a gate. It is held while their files are read and written, on a thread that
 //! may block.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use admission::{ClassId, ClassSnapshot, Turns};
 use parking_lot::Mutex;
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::gate::Driver;
@@ -77,6 +83,8 @@ struct State {
 struct Group {
     told: ClassGroup,
     class: ClassId,
+    /// Its directory, while this gate has locked it.
+    locked: Option<File>,
     /// The weight that it had, and the one that was written last.
     written: Option<(u64, u64)>,
     status: ProcessorStatus,
@@ -153,7 +161,7 @@ impl Groups {
 impl Group {
     fn new(told: &ClassGroup) -> Self {
         let status = ProcessorStatus { cgroup: told.path.clone(), ..ProcessorStatus::default() };
-        Self { told: told.clone(), class: ClassId::named(&told.class), written: None, status }
+        Self { told: told.clone(), class: ClassId::named(&told.class), locked: None, written: None, status }
     }
 
     fn weigh(&mut self, root: &Path, gate: &str, times: f64) {
@@ -176,6 +184,7 @@ impl Group {
     }
 
     fn set(&mut self, found: &Found, gate: &str, times: f64) -> Result<ProcessorStatus, String> {
+        self.lock(&found.at)?;
         let mut weight = found.weight;
         let former =
             self.written.filter(|(_, written)| *written == weight).map_or(weight, |(former, _)| former);
@@ -196,7 +205,35 @@ impl Group {
         })
     }
 
+    /// Has the group for this gate alone.
+    fn lock(&mut self, at: &Path) -> Result<(), String> {
+        let failed = |error: io::Error| format!("{}: it can't be locked ({error})", at.display());
+        let here = at.metadata().map_err(failed)?;
+        // A group that was made again is another directory.
+        let is_here =
+            |held: &File| held.metadata().is_ok_and(|it| (it.dev(), it.ino()) == (here.dev(), here.ino()));
+        if self.locked.as_ref().is_some_and(is_here) {
+            return Ok(());
+        }
+        self.locked = None;
+        let directory = File::open(at).map_err(failed)?;
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => self.locked = Some(directory),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let what = "another gate sets this group's weight: leave `cgroup` to one of them, or have a group for each";
+                return Err(format!("{}: {what}", at.display()));
+            }
+            Err(error) => return Err(failed(error.into())),
+        }
+        Ok(())
+    }
+
     fn give_back(&mut self, root: &Path) {
+        self.restore(root);
+        self.locked = None;
+    }
+
+    fn restore(&mut self, root: &Path) {
         let Some((former, written)) = self.written.take() else { return };
         let given = Found::find(root, &self.told.path)
             .and_then(|found| if found.weight == written { found.write(former) } else { Ok(()) });

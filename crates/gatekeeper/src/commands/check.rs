@@ -1,7 +1,8 @@
 //! `gatekeeper check`: what a file (or the one that `run` would find) means, or everything that is wrong
 //! with it and with what it names.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use super::run::find;
 use crate::{Failure, assemble, files, state};
@@ -25,7 +26,18 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
         if let Some(Err(why)) = gate.state_file.as_deref().map(state::can_be_kept) {
             eprintln!("gate {:?}: state_file: what is learned won't be kept: {why}", gate.name);
         }
-        for group in gate.classes.iter().filter_map(assemble::group) {
+        let groups: Vec<_> = gate.classes.iter().filter_map(assemble::group).collect();
+        let parents: BTreeSet<_> =
+            groups.iter().filter_map(|group| Path::new(&group.path).parent()).collect();
+        if parents.len() > 1 {
+            eprintln!(
+                "gate {:?}: cgroup: the groups of its classes are in several groups ({}): a weight counts among the \
+                 groups beside it only, so have them all in one",
+                gate.name,
+                parents.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+            );
+        }
+        for group in groups {
             if let Err(why) = group.examine() {
                 let (gate, class, path) = (&gate.name, &group.class, &group.path);
                 eprintln!(

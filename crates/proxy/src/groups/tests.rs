@@ -27,6 +27,13 @@ fn system(files: &[(&str, &str)], told: &[ClassGroup]) -> (tempfile::TempDir, Gr
     (root, groups)
 }
 
+/// Another gate, which has been told of the same group.
+fn another(root: &tempfile::TempDir) -> Groups {
+    let groups = Groups { root: root.path().to_owned(), state: Mutex::default() };
+    groups.follow(&[told("/site/gold")]);
+    groups
+}
+
 fn text(root: &tempfile::TempDir, path: &str) -> String {
     std::fs::read_to_string(root.path().join(path)).unwrap().trim().to_owned()
 }
@@ -95,13 +102,39 @@ fn what_somebody_else_writes_is_given_back_at_the_end_and_is_no_base() {
     groups.weigh("g", |_| 1.5);
     assert_eq!(text(&root, WEIGHT), "150");
     // A gate that finds what a killed one has left has the weight that one would have.
-    let heir = Groups { root: root.path().to_owned(), state: Mutex::default() };
-    heir.follow(&[told("/site/gold")]);
+    groups.state.lock().groups[0].locked = None;
+    let heir = another(&root);
     heir.weigh("g", |_| 1.6);
     assert_eq!(text(&root, WEIGHT), "160");
     std::fs::write(root.path().join(WEIGHT), "50\n").unwrap();
     groups.give_back();
     assert_eq!(text(&root, WEIGHT), "50");
+}
+
+#[test]
+fn a_group_is_one_gates_until_that_gives_it_back() {
+    let (root, first) = system(V2, &[told("/site/gold")]);
+    first.weigh("g", |_| 1.5);
+    let second = another(&root);
+    for _ in 0..2 {
+        second.weigh("h", |_| 0.5);
+        first.weigh("g", |_| 1.5);
+        assert_eq!((text(&root, WEIGHT), status(&first).problem), ("150".to_owned(), None));
+    }
+    let problem = status(&second).problem.unwrap();
+    assert!(problem.contains("another gate sets") && problem.contains("leave `cgroup`"), "{problem}");
+    // One that was made again is locked again.
+    let (old, new) = (root.path().join("sys/fs/cgroup/site/gold"), root.path().join("old"));
+    std::fs::rename(&old, new).unwrap();
+    std::fs::create_dir(&old).unwrap();
+    std::fs::write(root.path().join(WEIGHT), "100\n").unwrap();
+    first.weigh("g", |_| 1.5);
+    second.weigh("h", |_| 0.5);
+    assert_eq!((text(&root, WEIGHT), status(&second).problem.is_some()), ("150".to_owned(), true));
+
+    first.give_back();
+    second.weigh("h", |_| 0.5);
+    assert_eq!((text(&root, WEIGHT), status(&second).problem), ("50".to_owned(), None));
 }
 
 #[test]

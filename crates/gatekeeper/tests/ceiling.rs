@@ -90,12 +90,13 @@ fn a_gate_takes_what_the_server_allows_and_leaves_a_quarter() {
     let mut client = ann(gate.port());
     assert_eq!(
         found(&gate),
-        (14, "14 of 20, 1 more to prepare on; 5 left for others".to_owned()),
+        (14, "14 of 20, 1 more to prepare statements on; 5 left for others".to_owned()),
         "{}",
         gate.log_tail()
     );
     assert!(
-        gate.log().contains("connections found: 14 of 20, 1 more to prepare on; 5 left for others"),
+        gate.log()
+            .contains("connections found: 14 of 20, 1 more to prepare statements on; 5 left for others"),
         "{}",
         gate.log()
     );
@@ -133,7 +134,7 @@ fn however_many_clients_come_the_server_never_has_more_than_was_found_and_the_lo
     let (connections, why) = found(&gate);
     assert_eq!(
         (connections, why.as_str()),
-        (13, "13 of 20, 1 more to prepare on; others hold 1, 5 more left for them")
+        (13, "13 of 20, 1 more to prepare statements on; others hold 1, 5 more left for them")
     );
 }
 
@@ -152,7 +153,7 @@ fn what_is_reserved_is_left() {
     administrator(&server).run("CREATE ROLE ann LOGIN");
     let gate = gate(&server, &[]);
     let _client = ann(gate.port());
-    assert_eq!(found(&gate), (11, "11 of 17, 1 more to prepare on; 5 left for others".to_owned()));
+    assert_eq!(found(&gate), (11, "11 of 17, 1 more to prepare statements on; 5 left for others".to_owned()));
 }
 
 #[test]

@@ -118,6 +118,9 @@ async fn the_page_sorts_searches_opens_a_type_and_says_why() {
         };
         assert_eq!(page.value(&waits("long")), "a server connection that short requests leave free");
         assert_eq!(page.value(&waits("short")), "its turn, or a server connection of its user and database");
+        let full = "{ paused: [], upstreams: [], long_limit: 2, long_in_flight: 4 }";
+        let full = page.value(&format!("document.words.waitsFor({full}, 'long')"));
+        assert!(full.as_str().is_some_and(|it| it.contains("4 run, 2 may start: others turned")), "{full}");
         // Nothing stands beyond the right edge.
         let overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
         assert_eq!(page.value(overflow), 0, "at {width} pixels");

@@ -72,7 +72,7 @@ export function waitsFor(status, lane) {
   if (lane === "unknown") return "its turn: unknown types run one at a time";
   const isLong = lane === "long" || lane === "variable";
   if (isLong && status.long_limit !== null && status.long_in_flight >= status.long_limit) {
-    return `room in the long lane (${status.long_in_flight} of ${status.long_limit} in use)`;
+    return `room in the long lane (${longLane(status)})`;
   }
   if (status.connections_in_use >= status.connections) {
     const kept = status.connections_pinned > 0 ? `, ${status.connections_pinned} kept by sessions` : "";
@@ -144,6 +144,13 @@ function topReason(samples) {
   return top ? reason(top[0]) : "of something unknown";
 }
 
+// How full the long lane is. What turns out long as it runs is in it, too, and nobody is put out of it.
+function longLane({ long_in_flight: running, long_limit: most }) {
+  return running > most
+    ? `${running} run, ${most} may start: others turned out long as they ran, or the limit fell`
+    : `${running} of ${most} in use`;
+}
+
 // What the controller has found, line by line: a name, a value, a reason.
 export function found(status) {
   const lines = [];
@@ -154,7 +161,7 @@ export function found(status) {
   if (status.capacity_seconds !== null) lines.push(["Work at once", `${seconds(status.load_seconds)} of ${seconds(status.capacity_seconds)}`, "The sum of what the requests in flight are expected to take."]);
   const cores = status.parallelism_requests;
   lines.push(["The service works on", cores === null ? "not known yet" : `${cores} at once`, cores === null ? "It is learned from how much longer requests take beside others." : `About its processor cores; learned from ${count(status.parallelism_samples, "execution")}.`]);
-  if (status.long_limit !== null) lines.push(["Long lane", `${status.long_in_flight} of ${status.long_limit} in use`, "So many long requests keep the service busy; more would only delay the short ones."]);
+  if (status.long_limit !== null) lines.push(["Long lane", longLane(status), "So many long requests keep the service busy; more would only delay the short ones."]);
   for (const group of status.groups) {
     lines.push(["Types that contend", `${group.in_flight} of ${group.limit} at once`, `${group.types.join(" · ")}: together they complete more when fewer run. ${group.waiting} wait for that.`]);
   }

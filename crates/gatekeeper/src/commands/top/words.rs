@@ -183,7 +183,7 @@ pub(super) fn waits_for(status: &GateStatus, lane: &str) -> String {
     match (status.long_limit, status.capacity_requests, status.capacity_seconds) {
         _ if lane == "unknown" => "its turn: unknown types run one at a time".to_owned(),
         (Some(most), ..) if is_long && status.long_in_flight >= most => {
-            format!("room in the long lane ({} of {most} in use)", status.long_in_flight)
+            format!("room in the long lane ({})", long_lane(status.long_in_flight, most))
         }
         _ if status.connections_in_use >= status.connections => {
             let kept = status.connections_pinned;
@@ -201,6 +201,16 @@ pub(super) fn waits_for(status: &GateStatus, lane: &str) -> String {
         }
         _ if status.pools.len() > 1 => "its turn, or a server connection of its user and database".to_owned(),
         _ => "its turn".to_owned(),
+    }
+}
+
+/// How full the long lane is. What turns out long as it runs is in it, too, and nobody is put out of it.
+fn long_lane(running: u32, most: u32) -> String {
+    match running.checked_sub(most) {
+        None | Some(0) => format!("{running} of {most} in use"),
+        Some(_) => {
+            format!("{running} run, {most} may start: others turned out long as they ran, or the limit fell")
+        }
     }
 }
 
@@ -232,7 +242,7 @@ pub(super) fn found(status: &GateStatus) -> Vec<[String; 3]> {
     });
     if let Some(most) = status.long_limit {
         let why = "So many long requests keep the service busy.";
-        lines.push(line("Long lane", format!("{} of {most} in use", status.long_in_flight), why.to_owned()));
+        lines.push(line("Long lane", long_lane(status.long_in_flight, most), why.to_owned()));
     }
     for group in &status.groups {
         let value = format!("{} of {} at once", group.in_flight, group.limit);
@@ -300,6 +310,12 @@ fn fact(name: &str, value: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_lane_that_is_more_than_full_says_why() {
+        assert_eq!([0, 2].map(|running| long_lane(running, 2)), ["0 of 2 in use", "2 of 2 in use"]);
+        assert!(long_lane(4, 2).starts_with("4 run, 2 may start: others turned out long"));
+    }
 
     #[test]
     fn fields_of_the_log_are_words() {

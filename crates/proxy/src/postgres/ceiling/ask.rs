@@ -138,7 +138,7 @@ impl fmt::Display for Room {
         write!(formatter, "{} of {}", self.connections(), self.allowed)?;
         match self.spares() {
             0 => {}
-            spares => write!(formatter, ", {spares} more to prepare on")?,
+            spares => write!(formatter, ", {spares} more to prepare statements on")?,
         }
         match self.others {
             0 => write!(formatter, "; {left} left for others"),
@@ -217,10 +217,13 @@ mod tests {
         let room = read(b"42 100 3 0 -1 -1 5 2 4", 42).unwrap();
         assert_eq!(room, Room { allowed: 97, others: 5, role: None, database: None });
         assert_eq!((room.connections(), room.spares(), room.left()), (65, 4, 23));
-        assert_eq!(room.to_string(), "65 of 97, 4 more to prepare on; others hold 5, 23 more left for them");
+        assert_eq!(
+            room.to_string(),
+            "65 of 97, 4 more to prepare statements on; others hold 5, 23 more left for them"
+        );
         assert_eq!(
             Room { others: 0, ..room }.to_string(),
-            "68 of 97, 4 more to prepare on; 25 left for others"
+            "68 of 97, 4 more to prepare statements on; 25 left for others"
         );
         let room = read(b"42 20 3 2 7 10 5 2 4", 42).unwrap();
         assert_eq!(room.allowed, 15);

@@ -130,6 +130,15 @@ pub struct TypeFigures {
     pub in_time_seconds: f64,
 }
 
+/// How long an errand took.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+pub struct ErrandFigures {
+    /// With nobody else there, in seconds.
+    pub alone_seconds: f64,
+    /// Beside the others, in seconds; none if they ended before.
+    pub beside_seconds: Option<f64>,
+}
+
 /// What a cell gave.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Measured {
@@ -137,6 +146,9 @@ pub struct Measured {
     pub clients: Figures,
     /// Of the bystanders, if there are any.
     pub bystanders: Option<Figures>,
+    /// How long the bystanders' errand took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errand: Option<ErrandFigures>,
     /// Of each type of request, where that is told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<TypeFigures>,
@@ -225,6 +237,10 @@ impl Measured {
             Metric::ResponseInTime => figures.in_time_seconds,
             Metric::ResponseLetIn => figures.let_in_seconds?,
             Metric::P95 => figures.p95_seconds,
+            Metric::Stretch => match self.errand {
+                Some(errand) => errand.beside_seconds? / errand.alone_seconds,
+                None => self.server_cpu.filter(|&share| share < 1.0).map(|share| 1.0 / (1.0 - share))?,
+            },
             Metric::Refused => figures.refused as f64 / figures.under_way.max(1) as f64,
             // These need to know more than the cell.
             Metric::Goodput | Metric::GoodputAtUsualSpeed | Metric::EstimatedCapacity => return None,
@@ -306,5 +322,15 @@ mod tests {
             Measured { client_queue_seconds: Some(seconds), ..Measured::default() }.is_queued_in_client()
         };
         assert!(measured(queued) && !measured(0.1) && !Measured::default().is_queued_in_client());
+    }
+
+    #[test]
+    fn an_errand_is_told_in_times_alone_and_without_one_what_the_others_leave() {
+        let stretch = |measured: Measured| measured.figure(Metric::Stretch, Who::Clients);
+        let errand = |beside_seconds| Some(ErrandFigures { alone_seconds: 4.0, beside_seconds });
+        assert_eq!(stretch(Measured { errand: errand(Some(10.0)), ..Measured::default() }), Some(2.5));
+        assert_eq!(stretch(Measured { errand: errand(None), ..Measured::default() }), None);
+        assert_eq!(stretch(Measured { server_cpu: Some(0.6), ..Measured::default() }), Some(2.5));
+        assert_eq!(stretch(Measured { server_cpu: Some(1.0), ..Measured::default() }), None);
     }
 }

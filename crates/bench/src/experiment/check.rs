@@ -91,6 +91,12 @@ fn workload(plan: &Plan, judge: &mut Judge<'_>) {
     for (index, name) in workload.bystanders.iter().flat_map(|others| &others.beside).enumerate() {
         check_variant(plan, &format!("workload.bystanders.beside.{index}"), name, judge);
     }
+    if let Some(errand) = workload.bystanders.as_ref().and_then(|others| others.errand.as_ref()) {
+        check_variant(plan, "workload.bystanders.errand.beside", &errand.beside, judge);
+        if workload.site.is_none() {
+            judge.complain("workload.bystanders.errand", "is for bystanders of a site", None);
+        }
+    }
     for (index, request) in workload.bystanders.iter().flat_map(|others| &others.request).enumerate() {
         check_request(&format!("workload.bystanders.request.{index}"), request, workload.tables, judge);
     }

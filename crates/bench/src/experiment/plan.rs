@@ -238,6 +238,19 @@ pub struct Bystanders {
     pub think: Time,
     /// What they ask for.
     pub request: Vec<Request>,
+    /// Where they come for a number of requests only, after the warm-up, instead of all the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errand: Option<Errand>,
+}
+
+/// A number of requests, after which the bystanders leave.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Errand {
+    /// Beside which variant. How long it takes alone is measured before.
+    pub beside: String,
+    /// How many in all.
+    pub requests: usize,
 }
 
 /// What a server may have of processors.
@@ -502,6 +515,11 @@ impl Plan {
 }
 
 impl Bystanders {
+    /// How many requests their errand beside a variant has.
+    pub fn errand_beside(&self, variant: &str) -> Option<usize> {
+        self.errand.as_ref().filter(|errand| errand.beside == variant).map(|errand| errand.requests)
+    }
+
     /// Whether they are there beside a variant.
     pub fn are_beside(&self, variant: &str) -> bool {
         self.beside.is_empty() || self.beside.iter().any(|name| name == variant)

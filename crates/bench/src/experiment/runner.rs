@@ -231,6 +231,10 @@ fn in_a_line(measured: &Measured) -> String {
         let per_second = count(bystanders.throughput);
         text += &format!("   bystanders {per_second:>7}/s {:>8}", seconds(bystanders.all_seconds));
     }
+    if let Some(errand) = measured.errand {
+        let beside = errand.beside_seconds.map_or("not done".to_owned(), seconds);
+        text += &format!("   errand {beside}, alone {}", seconds(errand.alone_seconds));
+    }
     if !measured.alive {
         text += &format!("   {} processes killed", measured.kills);
     }

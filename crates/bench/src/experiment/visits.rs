@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use super::cell::{Cell, Figures, Measured, TypeFigures};
+use super::cell::{Cell, ErrandFigures, Figures, Measured, TypeFigures};
 use super::laboratory::{self, confine, machine, options};
 use super::learned::Looks;
 use super::machine::Machine;
@@ -168,11 +168,20 @@ impl Visits {
         }))
     }
 
+    /// The errand of those, and how many requests it has.
+    fn errand(&self, site: &OpenSite, variant: &str) -> Result<Option<(load::Group, usize)>, Error> {
+        let others = self.plan.workload.bystanders.as_ref();
+        let asked = others.and_then(|others| Some((others, others.errand_beside(variant)?)));
+        let (Some((others, requests)), Some(target)) = (asked, site.database()) else { return Ok(None) };
+        let mix = Arc::new(laboratory::mix(&others.request, None)?);
+        Ok(Some((laboratory::group(others, target, &mix), requests)))
+    }
+
     async fn visited(
         &self,
         (site, variant): (&OpenSite, &str),
         crowd: Crowd,
-        seed: u64,
+        (seed, alone): (u64, Option<Duration>),
     ) -> Result<Measured, Error> {
         let told = self.directory.path().join("visits.json");
         // What the cell before left there isn't to be taken for this one's.
@@ -201,6 +210,11 @@ impl Visits {
                 None => Ok(None),
             }
         };
+        let errand = async {
+            let Some((group, requests)) = self.errand(site, variant)? else { return Ok(None) };
+            tokio::time::sleep_until((begin + warm_up).into()).await;
+            tokio::time::timeout(window, load::run_errand(&group, requests)).await.ok().transpose()
+        };
         let ended = blocking(move || {
             let status = process::wait_for_exit(&mut browsers, bound);
             if status.is_none() {
@@ -208,8 +222,8 @@ impl Visits {
             }
             Ok(status.and_then(|status| status.code()))
         });
-        let (ended, beside) = tokio::join!(ended, beside);
-        let (ended, beside) = (ended?, beside?);
+        let (ended, beside, errand) = tokio::join!(ended, beside, errand);
+        let (ended, beside, errand) = (ended?, beside?, errand?);
         let used = used(Some(meters)).await?;
         if !has_told(ended, &told) {
             let output = process::log_tail(&told.with_extension("log"));
@@ -218,7 +232,11 @@ impl Visits {
         let text = fs::read_to_string(&told).map_err(Error::io("reading what the browsers tell"))?;
         let told: Told = serde_json::from_str(&text)
             .map_err(|error| Error::Experiment(format!("what the browsers tell can't be read: {error}")))?;
-        let measured = told.beside(used.measured(), crowd, self.site.place);
+        let mut measured = told.beside(used.measured(), crowd, self.site.place);
+        measured.errand = alone.map(|alone| ErrandFigures {
+            alone_seconds: alone.as_secs_f64(),
+            beside_seconds: errand.map(|took| took.as_secs_f64()),
+        });
         let Some((outcome, others)) = beside else { return Ok(measured) };
         Ok(Measured {
             bystanders: laboratory::figures(&outcome, others).first().copied(),
@@ -228,6 +246,14 @@ impl Visits {
         })
     }
 
+    async fn put_in_order(&self) -> Result<(), Error> {
+        shop::come_to_rest(&self.admin).await?;
+        for sql in &self.plan.workload.reset {
+            shop::batch(&self.admin, &format!("resetting with `{sql}`"), sql).await?;
+        }
+        shop::settle(&self.admin).await
+    }
+
     /// Opens the site for a variant, and lets the browsers come.
     async fn cell(
         &self,
@@ -235,21 +261,21 @@ impl Visits {
         crowd: Crowd,
         seed: u64,
     ) -> Result<Measured, Error> {
-        shop::come_to_rest(&self.admin).await?;
-        for sql in &self.plan.workload.reset {
-            shop::batch(&self.admin, &format!("resetting with `{sql}`"), sql).await?;
-        }
-        shop::settle(&self.admin).await?;
         let places = (self.bookstore.as_path(), self.directory.path());
-        let site = OpenSite::open((&self.plan, &self.site), (variant, best), &self.server, places)?;
-        let measured = self.visited((&site, variant), crowd, seed).await;
+        let open = || OpenSite::open((&self.plan, &self.site), (variant, best), &self.server, places);
+        self.put_in_order().await?;
+        let mut site = open()?;
+        let mut alone = None;
+        if let Some((group, requests)) = self.errand(&site, variant)? {
+            alone = Some(load::run_errand(&group, requests).await?);
+            close(site).await?;
+            self.put_in_order().await?;
+            site = open()?;
+        }
+        let measured = self.visited((&site, variant), crowd, (seed, alone)).await;
         let measured = measured
             .map_err(|error| Error::Experiment(format!("{variant}: {error}\n{}", site.log_tail())))?;
-        blocking(move || {
-            drop(site);
-            Ok(())
-        })
-        .await?;
+        close(site).await?;
         if self.site.audit == Audit::AfterEachCell {
             self.check().await?;
         }
@@ -295,6 +321,14 @@ impl Laboratory for Visits {
     fn adopt(&mut self, plan: &Plan, form: &Form) {
         (self.plan, self.form) = (plan.clone(), form.clone());
     }
+}
+
+async fn close(site: OpenSite) -> Result<(), Error> {
+    blocking(move || {
+        drop(site);
+        Ok(())
+    })
+    .await
 }
 
 /// Whether browsers that ended so have left figures in this file.

@@ -72,6 +72,9 @@ pub enum Metric {
     EstimatedCapacity,
     /// 95th percentile over all requests.
     P95,
+    /// How many times as long as alone an errand takes; without one, how many times as long it would take
+    /// in what the others leave of the server's processor.
+    Stretch,
     /// Whether the server lived through it without losing a process: 1 or 0.
     Alive,
 }

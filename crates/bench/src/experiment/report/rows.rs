@@ -178,6 +178,9 @@ impl Visited {
         if shown.is_judged(Metric::GoodputAtUsualSpeed) {
             columns.push(("at usual speed", Metric::GoodputAtUsualSpeed, ratio));
         }
+        if shown.is_judged(Metric::Stretch) {
+            columns.push(("errand, times alone", Metric::Stretch, ratio));
+        }
         if shown.is_judged(Metric::EstimatedCapacity) {
             columns.push(("λ/(1−E[X]/T)", Metric::EstimatedCapacity, per_second));
         }

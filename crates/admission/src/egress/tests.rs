@@ -217,6 +217,72 @@ fn a_response_is_overdue_when_a_fair_uplink_had_sent_it_and_gets_every_second_tu
     assert_eq!(turns.iter().rposition(|&large| large), Some(first + 17));
 }
 
+/// When a link that sends a byte at a time to all alike ends each of these responses (when it comes, and its
+/// size), and the bytes that it has yet to send then.
+fn fair_ends(responses: &[(u64, u64)]) -> Vec<(f64, f64)> {
+    let comes = |at: usize| responses[at].0 as f64;
+    let mut left: Vec<f64> = responses.iter().map(|one| one.1 as f64).collect();
+    let (mut now, mut ends) = (0.0, vec![(f64::MAX, 0.0); left.len()]);
+    loop {
+        let here: Vec<usize> = (0..left.len()).filter(|&at| comes(at) <= now && ends[at].0 > now).collect();
+        let count = here.len() as f64;
+        let soonest = here.iter().map(|&at| now + left[at] * count).fold(f64::MAX, f64::min);
+        let next = (0..left.len()).map(comes).filter(|&at| at > now).fold(soonest, f64::min);
+        if next == f64::MAX {
+            return ends;
+        }
+        here.iter().for_each(|&at| left[at] -= (next - now) / count);
+        let waiting = here.iter().map(|&at| left[at]).sum();
+        here.into_iter().filter(|&at| left[at] < 1e-6).for_each(|at| ends[at] = (next, waiting));
+        now = next;
+    }
+}
+
+/// When an uplink that sends a byte at a time, in turns of 100, ends them.
+fn ends(aging: Option<f64>, responses: &[(u64, u64)]) -> Vec<f64> {
+    let mut egress = Egress::new(EgressPolicy { aging, quantum: 100, ..EgressPolicy::default() });
+    let (mut now, mut ends) = (0, vec![0.0; responses.len()]);
+    let mut open = BTreeMap::new();
+    let mut to_come = (0..responses.len()).peekable();
+    loop {
+        while let Some(at) = to_come.next_if(|&at| responses[at].0 <= now) {
+            open.insert(known(&mut egress, responses[at].1), at);
+        }
+        if let Some(grant) = egress.next(Instant::ZERO) {
+            now += grant.bytes;
+            ends[open[&grant.stream]] = now as f64;
+        } else {
+            let Some(&at) = to_come.peek() else { return ends };
+            now = responses[at].0;
+        }
+    }
+}
+
+/// The bytes by which the latest response exceeds its bound, which a turn of each overdue one may add to.
+fn beyond_bound(aging: Option<f64>, responses: &[(u64, u64)]) -> f64 {
+    let bounds = fair_ends(responses).into_iter().map(|(fair, waiting)| fair + 2.0 * waiting);
+    ends(aging, responses).into_iter().zip(bounds).map(|(end, bound)| end - bound).fold(f64::MIN, f64::max)
+}
+
+proptest! {
+    #[test]
+    fn with_aging_none_is_later_than_on_a_fair_uplink_by_more_than_twice_what_that_has_yet_to_send(
+        gaps in prop::collection::vec((0..10_000_u64, 1..20_000_u64), 1..60),
+    ) {
+        let mut at = 0;
+        let responses: Vec<_> = gaps.iter().map(|&(gap, size)| { at += gap; (at, size) }).collect();
+        prop_assert!(beyond_bound(Some(1.0), &responses) <= 100.0 * (responses.len() + 2) as f64);
+    }
+}
+
+#[test]
+fn behind_small_responses_without_end_a_large_one_keeps_its_bound_with_aging_only() {
+    let mut responses = vec![(0, 10_000)];
+    responses.extend((0..2_000).map(|at| (at * 1_000, 1_000)));
+    assert!(beyond_bound(Some(1.0), &responses) <= 300.0);
+    assert!(beyond_bound(None, &responses) > 300.0);
+}
+
 #[test]
 fn without_aging_a_large_response_waits_as_long_as_there_are_small_ones() {
     let mut egress = uplink(EgressOrder::ShortestRemaining);

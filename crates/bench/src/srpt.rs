@@ -90,6 +90,8 @@ pub struct Cell {
     pub largest: f64,
     /// Response time of the largest, in seconds.
     pub very_largest: f64,
+    /// Response times of the largest hundredth of all requests, the largest first, in seconds.
+    pub of_largest: Vec<Option<f64>>,
     /// The part of requests that didn't come whole.
     pub incomplete: f64,
     /// How often users tried again.
@@ -149,6 +151,7 @@ impl Cell {
             slowdown: slowdown(&served),
             largest: digest.largest,
             very_largest: digest.very_largest.1,
+            of_largest: digest.of_largest.clone(),
             incomplete: digest.incomplete,
             retries,
             connections: digest.connections(),
@@ -165,6 +168,18 @@ impl Cell {
             over_time: digest.over_time,
             connections_over_time: served.seconds.iter().map(|second| second.connections).collect(),
         }
+    }
+
+    /// How many times longer than in another cell of the same requests the slowest of the largest hundredth
+    /// took, of those that came whole in both.
+    pub fn slowest_of_largest(&self, other: &Self) -> f64 {
+        let pairs = self.of_largest.iter().zip(&other.of_largest);
+        pairs.filter_map(|(one, other)| Some((*one)? / (*other)?)).fold(f64::NAN, f64::max)
+    }
+
+    /// The part of the largest hundredth that didn't come whole.
+    pub fn incomplete_of_largest(&self) -> f64 {
+        self.of_largest.iter().filter(|time| time.is_none()).count() as f64 / self.of_largest.len() as f64
     }
 
     /// Whether the client itself was the bottleneck.

@@ -92,6 +92,8 @@ pub struct Cell {
     pub very_largest: f64,
     /// Response times of the largest hundredth of all requests, the largest first, in seconds.
     pub of_largest: Vec<Option<f64>>,
+    /// What these take on a link with neither TCP nor connections that all share alike, in seconds.
+    pub fair_of_largest: Vec<Option<f64>>,
     /// The part of requests that didn't come whole.
     pub incomplete: f64,
     /// How often users tried again.
@@ -152,6 +154,7 @@ impl Cell {
             largest: digest.largest,
             very_largest: digest.very_largest.1,
             of_largest: digest.of_largest.clone(),
+            fair_of_largest: Vec::new(),
             incomplete: digest.incomplete,
             retries,
             connections: digest.connections(),
@@ -170,11 +173,11 @@ impl Cell {
         }
     }
 
-    /// How many times longer than in another cell of the same requests the slowest of the largest hundredth
-    /// took, of those that came whole in both.
-    pub fn slowest_of_largest(&self, other: &Self) -> f64 {
-        let pairs = self.of_largest.iter().zip(&other.of_largest);
-        pairs.filter_map(|(one, other)| Some((*one)? / (*other)?)).fold(f64::NAN, f64::max)
+    /// How many times longer than on a fair link of bytes alone the slowest of the largest hundredth took, of
+    /// those that came whole.
+    pub fn slowest_of_largest(&self) -> f64 {
+        let pairs = self.of_largest.iter().zip(&self.fair_of_largest);
+        pairs.filter_map(|(one, fair)| Some((*one)? / (*fair)?)).fold(f64::NAN, f64::max)
     }
 
     /// The part of the largest hundredth that didn't come whole.
@@ -278,7 +281,7 @@ async fn section(
         }
         let mut cell = Cell::of(&outcome, &requests, length, seen);
         let same = Arc::clone(&requests);
-        (cell.simulated, cell.clairvoyant) =
+        (cell.simulated, cell.clairvoyant, cell.fair_of_largest) =
             blocking(move || Ok(case::in_the_simulator(variant, setup, &same, length))).await?;
         display.say(&format!("    {:8} {}", variant.name, cell.in_a_line()));
         Ok(cell)

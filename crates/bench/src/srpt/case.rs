@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use admission::{Cutoffs, EgressOrder, EgressPolicy};
-use sim::uplink::{Demand, Download, Phases, Plain, Queue, Tcp, plain, serve};
+use sim::uplink::{Demand, Digest, Download, Phases, Plain, Queue, Tcp, plain, serve};
 
 use crate::wan::Wan;
 
@@ -26,6 +26,8 @@ const HEAD_OF_GATE: u64 = 80;
 const ACKNOWLEDGMENTS: u32 = 2;
 /// Packets that a gate aims to keep in the kernel's queue.
 const STANDING: usize = 4;
+/// Bytes of a turn on a link that all share alike.
+const FINE: u32 = 50;
 /// More connections than there are.
 const NO_BOUND: usize = 1 << 20;
 /// From the server to a client and back between two namespaces.
@@ -331,26 +333,24 @@ pub(super) fn simulated(by: By, setup: Setup) -> sim::uplink::Setup {
     }
 }
 
-/// The mean of the same requests in the simulator, and under an order that knows all sizes on a link with
-/// nothing but bytes.
+/// The mean of the same requests in the simulator, and on a link with nothing but bytes the mean under an
+/// order that knows all sizes, and the times of the largest hundredth where all share alike.
 pub(super) fn in_the_simulator(
     variant: Variant,
     setup: Setup,
     requests: &[Download],
     length: Duration,
-) -> (f64, f64) {
+) -> (f64, f64, Vec<Option<f64>>) {
     let link = simulated(variant.by, setup);
     let served = serve(&link, &Demand::Open(requests.to_vec()), length + DRAIN, 1);
     let whole = |one: &Download| Download { bytes: link.on_the_link(one.bytes), ..*one };
-    let shortest = EgressPolicy {
-        order: EgressOrder::ShortestRemaining,
-        aging: None,
-        quantum: SEGMENT,
-        ..EgressPolicy::default()
-    };
     let requests: Vec<Download> = requests.iter().map(whole).collect();
-    let clairvoyant = plain(shortest, Plain::Known, link.bits / 8.0, &requests, f64::INFINITY);
-    (served.mean(), clairvoyant.mean())
+    let alone = |order, quantum| {
+        let policy = EgressPolicy { order, aging: None, quantum, ..EgressPolicy::default() };
+        plain(policy, Plain::Known, link.bits / 8.0, &requests, f64::INFINITY)
+    };
+    let fair = Digest::of(&alone(EgressOrder::Fair, FINE), length);
+    (served.mean(), alone(EgressOrder::ShortestRemaining, SEGMENT).mean(), fair.of_largest)
 }
 
 #[cfg(test)]

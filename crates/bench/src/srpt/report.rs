@@ -44,7 +44,7 @@ fn written<S: serde::Serializer>(setup: &Setup, out: S) -> Result<S::Ok, S::Erro
 
 type Row = (&'static str, fn(&Cell) -> f64, fn(f64) -> String);
 
-const ROWS: [Row; 23] = [
+const ROWS: [Row; 24] = [
     ("mean response time", |cell| cell.mean, seconds),
     ("C²", |cell| cell.squared_variation, ratio),
     ("slowdown", |cell| cell.slowdown, ratio),
@@ -57,6 +57,7 @@ const ROWS: [Row; 23] = [
     ("above", |cell| cell.by_size[3], seconds),
     ("largest 1 %", |cell| cell.largest, seconds),
     ("the largest", |cell| cell.very_largest, seconds),
+    ("slowest of these, in times of a fair link", Cell::slowest_of_largest, ratio),
     ("of these incomplete", |cell| 100.0 * cell.incomplete_of_largest(), percent),
     ("incomplete", |cell| 100.0 * cell.incomplete, percent),
     ("most connections", |cell| cell.connections as f64, count),
@@ -83,13 +84,13 @@ fn rounds(cells: &[Cell], figure: fn(&Cell) -> f64) -> Rounds {
 }
 
 impl Section {
-    /// A figure of each variant beside the first, of each round.
-    fn beside_first(&self, figure: fn(&Cell, &Cell) -> f64) -> impl Iterator<Item = Rounds> + '_ {
+    /// The means of the first variant over those of each, of each round.
+    fn gains(&self) -> Vec<Rounds> {
         let first = self.cells.first().map_or(&[][..], Vec::as_slice);
-        self.cells.iter().map(move |cells| {
-            let figures: Vec<f64> = cells.iter().zip(first).map(|(one, first)| figure(one, first)).collect();
-            Rounds::of(&figures)
-        })
+        let gain = |cells: &Vec<Cell>| {
+            Rounds::of(&first.iter().zip(cells).map(|(one, other)| one.mean / other.mean).collect::<Vec<_>>())
+        };
+        self.cells.iter().map(gain).collect()
     }
 
     fn plot(&self, variants: &[String]) -> Plot {
@@ -164,11 +165,10 @@ impl Measured {
                 figures.row(label, section.cells.iter().map(|cells| spread(rounds(cells, figure), show)));
             }
             let first = self.variants.first().map_or("", String::as_str);
-            let gains = section.beside_first(|one, first| first.mean / one.mean);
-            figures.row(&format!("{first}'s mean over it"), gains.map(|gain| spread(gain, ratio)));
-            let slowest = section.beside_first(Cell::slowest_of_largest);
-            let label = format!("slowest of the largest 1 %, in times of {first}");
-            figures.row(&label, slowest.map(|slowest| spread(slowest, ratio)));
+            figures.row(
+                &format!("{first}'s mean over it"),
+                section.gains().into_iter().map(|gain| spread(gain, ratio)),
+            );
         }
         let mut text: String = figures.to_string().lines().map(|line| format!("  {line}\n")).collect();
         if self.sections.iter().flat_map(|section| section.cells.iter().flatten()).any(Cell::is_client_slow) {

@@ -27,6 +27,7 @@ mod routines;
 #[path = "../../../wire/tests/mariadb/session.rs"]
 mod session;
 mod sha2;
+mod shared;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;

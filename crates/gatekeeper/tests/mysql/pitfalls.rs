@@ -1,5 +1,6 @@
 //! What users of other proxies for MySQL have met, a test for each.
 
+use bench::mariadb::PrivateMariadb;
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::MAX_PAYLOAD;
 use wire::mysql::command::Command;
@@ -82,6 +83,74 @@ fn a_statement_prepared_again_means_what_it_meant() {
     assert_eq!(answer.row(0).last(), Some(&0), "the number 1 in four bytes");
     assert_eq!(first.query("SELECT DATABASE(), @@sql_mode").rows(), "there\t");
     assert_eq!(first.query("SELECT COUNT(*) FROM here").rows(), "0");
+}
+
+#[test]
+fn sessions_that_only_read_share_a_connection_and_its_statements_without_a_reset() {
+    let server = PrivateMariadb::start(&[]).unwrap();
+    let stage = Stage::in_front_of(server, &["connections = 1"]);
+    let mut sessions = [stage.client(), stage.client()];
+    sessions[0].query("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT)");
+    stage.server.query("INSERT INTO t (v) VALUES (7)").unwrap();
+    let text = "SELECT v, COUNT(*) FROM t";
+    let statements = sessions.each_mut().map(|session| prepare(session, text));
+    let count = || stage.server.query("SHOW GLOBAL STATUS LIKE 'Com_stmt_prepare'").unwrap();
+    // On a slow machine a second may pass from one to the other, which brings a reset.
+    stage.until_holds("both run, and nothing is prepared again", || {
+        let before = count();
+        for (session, statement) in sessions.iter_mut().zip(statements) {
+            assert_eq!(run(session, statement).count(|part| *part == Part::Row), 1);
+        }
+        before == count()
+    });
+    // Whatever else a session does, the next one finds nothing of it.
+    let [first, second] = &mut sessions;
+    first.query("INSERT INTO t (v) VALUES (8)");
+    run(second, statements[1]);
+    assert_eq!(second.query("SELECT LAST_INSERT_ID()").rows(), "0");
+    first.query("SET time_zone = '+03:00'");
+    run(second, statements[1]);
+    assert_eq!(second.query("SELECT @@time_zone").rows(), "SYSTEM");
+    assert_eq!(first.query("SELECT @@time_zone, LAST_INSERT_ID()").rows(), "+03:00\t2");
+    // Two of one text are two statements: closing one leaves the other.
+    let twice = prepare(second, text);
+    run(first, statements[0]);
+    second.command(&Command::CloseStatement { statement: twice });
+    assert_eq!(run(second, statements[1]).count(|part| *part == Part::Row), 1);
+}
+
+#[test]
+fn what_a_views_functions_leave_no_other_session_finds() {
+    let server = PrivateMariadb::start(&[]).unwrap();
+    let stage = Stage::in_front_of(server, &["connections = 1"]);
+    let (mut first, mut second) = (stage.client(), stage.client());
+    let query = |sql: &str| stage.server.query(sql).unwrap();
+    stage.direct().query(
+        "CREATE FUNCTION mark() RETURNS INT BEGIN SET @mark = 1; SET sql_select_limit = 0; \
+         RETURN GET_LOCK('mark', 0); END",
+    );
+    query("CREATE TABLE kept (a INT)");
+    query("INSERT INTO kept VALUES (1)");
+    query("CREATE TABLE changed AS SELECT * FROM kept");
+    query("CREATE VIEW marks AS SELECT mark() AS a");
+    let mut finds_nothing = |first: &mut Session, sql: &str| {
+        for _ in 0..3 {
+            first.query(sql);
+            assert_eq!(second.query("SELECT a FROM kept").rows(), "1", "{sql}");
+            assert_eq!(second.query("SELECT @@sql_select_limit > 0").rows(), "1", "{sql}");
+        }
+        stage.until_holds("the lock is free", || {
+            second.query("SELECT a FROM kept");
+            query("SELECT IS_FREE_LOCK('mark')") == "1"
+        });
+    };
+    finds_nothing(&mut first, "SELECT a FROM marks");
+    finds_nothing(&mut first, "SELECT a FROM kept WHERE a IN (SELECT a FROM `marks`)");
+    // A table that becomes a view through the gate is one at once.
+    finds_nothing(&mut first, "SELECT a FROM changed");
+    first.query("DROP TABLE changed");
+    first.query("CREATE VIEW changed AS SELECT mark() AS a");
+    finds_nothing(&mut first, "SELECT a FROM changed");
 }
 
 #[test]

@@ -10,16 +10,19 @@ use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, Command};
 
 use super::channel::{Lost, OUTPUT_MAX};
-use super::classify::{Analysis, Close, Explains, Pin, Savepoints};
+use super::classify::{Analysis, Close, Defines, Pin, Savepoints};
 use super::greeting::Failed;
 use super::kill::{Taker, Watch};
 use super::pins::Kept;
 use super::reject::{NO_LOGIN, NOT_RUN, Refusal};
 use super::relay::{Answer, Broken, relay};
+use super::renew::names;
 use super::results::Results;
 use super::server::{Carried, Proof, Server};
 use super::session::{Flow, Session, What, expected};
 use super::sessions::Activity;
+use super::tables::{self, Named};
+use super::track::is_shared;
 use crate::gate::Arrival;
 use crate::shutdown::Phase;
 use crate::sql_class::Unit;
@@ -29,8 +32,6 @@ use crate::why::Origin;
 
 /// How often another connection is taken after one was found dead.
 const ATTACH_TRIES: usize = 3;
-/// What InnoDB says to a session that waited for a lock: the wait took too long, or it was a deadlock.
-const CONFLICTS: [u16; 2] = [1205, 1213];
 
 /// The flags of a status that tell how texts are read.
 const MODES: u16 = Status::ANSI_QUOTES.0 | Status::NO_BACKSLASH_ESCAPES.0;
@@ -60,15 +61,19 @@ impl Session {
             let flow = self.refuse(&refusal, due);
             return Ok(if refusal.ends_session() { Flow::Close } else { flow });
         }
-        if let Err(failed) = self.attach(what).await {
-            // Nothing was sent.
-            if let Some(permit) = self.permit.take() {
-                permit.give_up(Duration::ZERO);
+        let _defining = (analysis.defines == Defines::Tables).then(|| self.shared.tables.define());
+        let named = match self.attach(what, analysis).await {
+            Ok(named) => named,
+            Err(failed) => {
+                // Nothing was sent.
+                if let Some(permit) = self.permit.take() {
+                    permit.give_up(Duration::ZERO);
+                }
+                let refusal = failed.into_refusal();
+                self.note_login(&refusal);
+                return Ok(self.refuse(&refusal, due));
             }
-            let refusal = failed.into_refusal();
-            self.note_login(&refusal);
-            return Ok(self.refuse(&refusal, due));
-        }
+        };
         if analysis.asks.meets(self.lost) {
             self.keeps = Some(Pin::Results);
             return Ok(self.decline(&Refusal::results_are_gone(), due).await);
@@ -79,7 +84,7 @@ impl Session {
         // A statement that doesn't need to keep the connection runs, though none may be kept.
         let _ = self.keep(self.keeps);
         let begun = self.now();
-        let answer = self.send(analysis, what).await;
+        let answer = self.send((analysis, named), what).await;
         let of_client = answer.as_ref().ok().and_then(|sent| sent.as_ref().ok()).map(|it| it.client_time);
         let busy = self.now().since(begun).saturating_sub(of_client.unwrap_or_default());
         self.busy += busy;
@@ -216,17 +221,17 @@ impl Session {
     }
 
     /// Sees to it that the session has a connection in its state. A session that holds one left its state
-    /// there; if that one is lost, the session ends.
-    async fn attach(&mut self, what: What<'_>) -> Result<(), Failed> {
-        let server = match self.server.take() {
-            Some(server) => server,
-            None => self.restored(what).await?,
+    /// there; if that one is lost, the session ends. Returns what is known of the command's tables.
+    async fn attach(&mut self, what: What<'_>, analysis: &Analysis) -> Result<Named, Failed> {
+        let (server, named) = match self.server.take() {
+            Some(server) => (server, Named::Unsure),
+            None => self.restored(what, analysis).await?,
         };
         let server = self.server.insert(server);
         self.statements.close_closed(server);
         let running = Activity::Running(server.thread.clone());
         self.note(running).await;
-        Ok(())
+        Ok(named)
     }
 
     /// Notes what the session does from now on. Returns what it did before, and the time now.
@@ -244,21 +249,42 @@ impl Session {
         self.counters.of(&self.carried.database, &self.shared.stats)
     }
 
-    /// Takes a connection, and brings it to the session's state.
-    async fn restored(&mut self, what: What<'_>) -> Result<Server, Failed> {
+    /// Takes a connection, and brings it to the session's state. Tells what is known of the command's tables.
+    async fn restored(&mut self, what: What<'_>, analysis: &Analysis) -> Result<(Server, Named), Failed> {
         let mut last = Failed::Lost(Lost::Closed);
+        let names = names(what, analysis);
+        let key = names.map(|names| tables::key(&self.key.user, &self.carried.database, names));
+        let is_shared = self.begin.is_none() && is_shared(&self.carried.variables, self.key.collation);
+        let mut named = match &key {
+            Some(key) if is_shared => self.shared.tables.named(key),
+            _ => Named::Unsure,
+        };
         for _ in 0..ATTACH_TRIES {
             let mut server = self.take().await?;
-            // The first command of a session is its login, which leaves nothing.
-            if server.at != self.at && self.at.commands > 1 {
-                self.lost = Results::ALL;
+            let is_harmless = matches!(named, Named::Tables(_));
+            server.expire(is_harmless, analysis.asks);
+            // The first command of a session is its login, which leaves nothing. No reset ends FOUND_ROWS().
+            if server.at != self.at {
+                let leaves_nothing = self.at.commands <= 1;
+                self.lost = if leaves_nothing { self.lost.with(Results::OF_QUERIES) } else { Results::ALL };
             }
-            let is_plain =
-                matches!(what, What::Message(..)) && self.proof == Proof::Given && self.begin.is_none();
-            if is_plain && server.restores_surely(&self.carried) {
+            let is_known = self.proof == Proof::Given;
+            let may_pass = is_known && is_harmless && !matches!(what, What::Prepare(..));
+            if may_pass && server.pass((&self.carried, self.at)) {
+                self.lost = self.lost.with(Results::OF_QUERIES);
+                return Ok((server, named));
+            }
+            let asked = match named {
+                Named::Unknown(epoch) if is_known && server.at.session != self.at.session => {
+                    names.zip(key.as_deref()).map(|(names, key)| (names, key, epoch))
+                }
+                _ => None,
+            };
+            let is_plain = matches!(what, What::Message(..)) && self.begin.is_none() && asked.is_none();
+            if is_known && is_plain && server.restores_surely(&self.carried) {
                 // The statement follows at once.
                 server.put_restore(&self.carried, None, self.at);
-                return Ok(server);
+                return Ok((server, named));
             }
             match self.restore(&mut server).await {
                 Ok(()) => {
@@ -267,9 +293,13 @@ impl Session {
                     }
                     self.proof = Proof::Given;
                     if self.begin.take().is_some() {
-                        self.status = Status(self.status.0 | Status::IN_TRANSACTION.0);
+                        self.status.0 |= Status::IN_TRANSACTION.0;
                     }
-                    return Ok(server);
+                    let Some(asked) = asked else { return Ok((server, named)) };
+                    match server.ask_names(&self.shared.tables, asked).await {
+                        Ok(named) => return Ok((server, named)),
+                        Err(failed) => (last, named) = (failed, Named::Unsure),
+                    }
                 }
                 Err(Failed::Lost(lost)) => last = Failed::Lost(lost),
                 // The connection is closed: in whose state it is, nobody knows.
@@ -297,25 +327,12 @@ impl Session {
         }
     }
 
-    /// How many connections there may be. Where nobody shares one, there are as many as clients.
-    fn connections(&self) -> usize {
-        if self.observes { usize::MAX } else { self.shared.settings().connections as usize }
-    }
-
-    /// An idle connection, or another.
+    /// An idle connection, or another. Where nobody shares one, there may be as many as clients.
     async fn take(&mut self) -> Result<Server, Failed> {
-        let has_database = !self.carried.database.is_empty();
-        let connections = self.connections();
-        let wanted = (self.at.session, has_database);
-        while let Some(mut server) = self.shared.pool.take(&self.key, wanted, connections) {
-            if !server.has_ended() {
-                return Ok(server);
-            }
-            self.shared.pool.note_lost(1);
-        }
-        let place = self.shared.pool.place(connections);
-        let way = (&*self.shared, &self.shared.way());
-        Server::login(way, &self.key, &self.credential, place).await
+        let wanted = (self.at.session, !self.carried.database.is_empty());
+        let of_user = (&self.key, &self.credential);
+        let most = if self.observes { usize::MAX } else { self.shared.settings().connections as usize };
+        self.shared.connection(of_user, wanted, most).await
     }
 
     /// Keeps the connection from now on, if there is a reason.
@@ -344,7 +361,11 @@ impl Session {
     }
 
     /// Sends the command and passes its answer on.
-    async fn send(&mut self, analysis: &Analysis, what: What<'_>) -> Result<Result<Answer, Refusal>, Broken> {
+    async fn send(
+        &mut self,
+        (analysis, named): (&Analysis, Named),
+        what: What<'_>,
+    ) -> Result<Result<Answer, Refusal>, Broken> {
         let Some(server) = &mut self.server else { return Err(Broken::Before(Lost::Closed)) };
         let mut statement = 0;
         let next = match what {
@@ -366,26 +387,10 @@ impl Session {
                 server.put_prepare(sql).await.map_err(Broken::Before)?
             }
             What::Statement(id, command) => {
-                let known = match server.statements.get(&id) {
-                    Some(known) => {
-                        let known = *known;
-                        self.statements.put_due_reset(id, known, server);
-                        known
-                    }
-                    None => match self.statements.get(id) {
-                        None => return Ok(Err(Refusal::unknown_statement(id))),
-                        Some(statement) => {
-                            let then = (id, &statement.sql[..], &statement.surroundings);
-                            match server.prepare_again(then, &self.carried.surroundings()).await {
-                                Ok(known) => {
-                                    self.statements.take_due_reset(id);
-                                    known
-                                }
-                                Err(Failed::Refused(refusal)) => return Ok(Err(refusal)),
-                                Err(Failed::Lost(lost)) => return Err(Broken::Before(lost)),
-                            }
-                        }
-                    },
+                let known = match server.know(id, &mut self.statements, &self.carried).await {
+                    Ok(known) => known,
+                    Err(Failed::Refused(refusal)) => return Ok(Err(refusal)),
+                    Err(Failed::Lost(lost)) => return Err(Broken::Before(lost)),
                 };
                 match command {
                     Command::Execute(execute) => {
@@ -431,10 +436,12 @@ impl Session {
         };
         let parties = (server, &mut self.client);
         let answer = relay(parties, form, own, (&mut self.carried, analysis), watch).await?;
+        if let Some(server) = &mut self.server {
+            let leaves_nothing =
+                matches!(named, Named::Tables(epoch) if self.shared.tables.is_current(epoch));
+            server.note_left(leaves_nothing, (what, statement), &answer);
+        }
         if let (What::Prepare(sql, analysis), Some(prepared)) = (what, &answer.prepared) {
-            if let Some(server) = &mut self.server {
-                server.statements.insert(statement, prepared.statement);
-            }
             let text = (sql, Arc::clone(analysis), self.carried.surroundings());
             self.statements.add(statement, text, prepared);
         }
@@ -484,19 +491,9 @@ impl Session {
         if (answer.told.tracking || analysis.tracking) && server.track().await.is_err() {
             return Ok(self.abandon());
         }
-        let outcome = match answer.error {
-            None => Outcome::Success,
-            Some(code) if CONFLICTS.contains(&code) => Outcome::Conflict,
-            Some(_) => Outcome::Failure,
-        };
-        // What the server tells of only behind the answer binds the session as well.
-        let told = answer.told.pin.filter(|pin| !analysis.tracking || *pin != Pin::Other);
         // In MariaDB the next transaction is read-only, too, if `SET autocommit = 1` has ended this one.
         let lasts = was_read_only && !analysis.ends && !self.status.contains(Status::IN_TRANSACTION);
-        // What a routine has left before it failed isn't told.
-        let is_untold =
-            answer.error.is_some() && (analysis.explains == Explains::Routine || answer.told.variable);
-        let pin = told.or(lasts.then_some(Pin::Other)).or(is_untold.then_some(Pin::Routine));
+        let pin = answer.pin(analysis).or(lasts.then_some(Pin::Other));
         if pin.is_some() && self.keep(pin).is_err() {
             let limit = self.shared.settings().message_timeout;
             self.client.flush_within(limit).await?;
@@ -510,7 +507,7 @@ impl Session {
             self.rest().await;
             return Ok(Flow::Continue);
         }
-        self.finish(outcome).await;
+        self.finish(answer.outcome()).await;
         Ok(Flow::Continue)
     }
 

@@ -13,6 +13,10 @@ use wire::sql::{Backslashes, Dialect, DoubleQuotes, Tags};
 
 use super::results::Results;
 use crate::sql_type::{EMPTY, UNPARSED, label_hash};
+use plain::{DEFINE_NOTHING, Plain};
+pub(super) use plain::{Defines, Leaves};
+
+mod plain;
 
 /// Why a session keeps its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,6 +145,8 @@ pub(super) struct Analysis {
     pub(super) explains: Explains,
     /// The text may change LAST_INSERT_ID() without the answer telling it.
     pub(super) names_insert_id: bool,
+    pub(super) leaves: Leaves,
+    pub(super) defines: Defines,
     /// The text sets only what the server tells of the session.
     pub(super) tracking: bool,
     /// The text only begins a transaction, in the plainest form.
@@ -170,7 +176,8 @@ impl Analysis {
         let mut words = sql.split(|byte| !is_word(byte));
         let kills = words.any(|word| word.eq_ignore_ascii_case(b"kill"));
         let kills = if kills { Killing::Unreadable } else { Killing::Nothing };
-        Self { pin: Some(Pin::Other), kills, explains: Explains::Routine, ..Self::named(UNPARSED) }
+        let explains = Explains::Routine;
+        Self { pin: Some(Pin::Other), kills, explains, defines: Defines::Tables, ..Self::named(UNPARSED) }
     }
 }
 
@@ -199,9 +206,16 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
     let (mut first, mut count): ([&[u8]; 5], usize) = Default::default();
     let mut statement = Statement::default();
     let (mut is_list, mut kills) = (false, false);
-    let mut tags = Tags::default();
-    while let Ok(Some(token)) = lexer.next_token() {
+    let (mut tags, mut plain) = (Tags::default(), Plain::default());
+    for token in std::iter::from_fn(|| lexer.next_token().transpose()) {
+        let Ok(token) = token else {
+            plain.spoil();
+            break;
+        };
         let text = token.text(sql);
+        if token.kind != TokenKind::Comment {
+            plain.note(token, text);
+        }
         match token.kind {
             TokenKind::Comment => {
                 tags.read(text);
@@ -224,8 +238,15 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
         count += 1;
     }
     analysis.end(&statement);
+    // A SELECT of a table replaces the results of the statement before.
+    if analysis.pin.is_none() && !analysis.names_insert_id && statement.has_from {
+        analysis.leaves = plain.leaves();
+    }
     analysis.tags = tags.pairs;
     analysis.trace = tags.trace;
+    if analysis.explains == Explains::Routine {
+        analysis.defines = Defines::Tables;
+    }
     if analysis.tracking && is_list {
         analysis.tracking = false;
         analysis.pin = Some(Pin::Other);
@@ -237,7 +258,8 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
         _ => false,
     };
     if analysis.begins {
-        (analysis.names_insert_id, analysis.explains) = (false, Explains::Nothing);
+        (analysis.names_insert_id, analysis.defines) = (false, Defines::Nothing);
+        analysis.explains = Explains::Nothing;
     }
     analysis.ends = match count {
         1 => is(0, "commit") || is(0, "rollback"),
@@ -290,6 +312,12 @@ struct Statement<'a> {
 impl<'a> Statement<'a> {
     fn begins_with(&self, words: &[&str]) -> bool {
         words.iter().any(|word| self.words[0].eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// Whether it may define tables, or run a statement that does.
+    fn defines(&self) -> bool {
+        let is_temporary = self.words[1].eq_ignore_ascii_case(b"temporary");
+        self.count > 0 && !self.begins_with(&DEFINE_NOTHING) && !is_temporary
     }
 
     /// Whether a word or sign ends the head of a statement, so that another statement follows: the FOR of a
@@ -401,6 +429,9 @@ impl Analysis {
     fn end(&mut self, statement: &Statement<'_>) {
         let reads = statement.begins_with(&["select", "with", "values", "("]);
         let changes = statement.begins_with(&CHANGE);
+        if statement.defines() {
+            self.defines = Defines::Tables;
+        }
         let mut renewed = if statement.count > 0 { Results::COUNT } else { Results::default() };
         if reads {
             renewed = renewed.with(Results::ROWS);

@@ -46,6 +46,7 @@ mod console;
 mod file;
 mod greeting;
 mod kill;
+mod left;
 mod login;
 mod pins;
 mod pool;
@@ -60,6 +61,7 @@ mod server;
 mod session;
 mod sessions;
 mod statements;
+mod tables;
 mod track;
 mod users;
 mod view;
@@ -143,6 +145,7 @@ struct Shared {
     pool: pool::Pool,
     sessions: Arc<sessions::Sessions>,
     pins: Arc<pins::Counts>,
+    tables: Arc<tables::Tables>,
     kills: Semaphore,
     /// Visitors of the console.
     visitors: Quota,
@@ -217,6 +220,23 @@ impl Shared {
         self.failed.note((self.driver.name(), caller, peer), (refusal.sqlstate(), why));
     }
 
+    /// An idle connection for a session, or another; of as many as there may be.
+    async fn connection(
+        &self,
+        (key, credential): (&server::Key, &users::Credential),
+        wanted: (u64, bool),
+        connections: usize,
+    ) -> Result<server::Server, greeting::Failed> {
+        while let Some(mut server) = self.pool.take(key, wanted, connections) {
+            if !server.has_ended() {
+                return Ok(server);
+            }
+            self.pool.note_lost(1);
+        }
+        let place = self.pool.place(connections);
+        server::Server::login((self, &self.way()), key, credential, place).await
+    }
+
     fn give_back(&self, server: server::Server) {
         self.pool.put(server, self.settings().connections as usize);
     }
@@ -276,6 +296,7 @@ impl Bound {
             pool: pool::Pool::default(),
             sessions: Arc::default(),
             pins: Arc::default(),
+            tables: Arc::default(),
             kills: Semaphore::new(KILLS_MAX),
             visitors: Quota::new(VISITORS_MAX),
             stats: Stats::default(),

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use bytes::BytesMut;
 use parking_lot::Mutex;
 
 use super::server::{Key, NOBODY, Server};
@@ -101,8 +102,8 @@ impl Pool {
     /// Gives a connection back. It is closed if it leads to an earlier server, if there are too many, or if
     /// the server has said something more.
     pub(super) fn put(&self, mut server: Server, connections: usize) {
-        super::server::shrink(&mut server.channel.input);
-        super::server::shrink(&mut server.channel.output);
+        shrink(&mut server.channel.input);
+        shrink(&mut server.channel.output);
         let mut idle = self.idle.lock();
         let has_room = self.existing.load(Ordering::Relaxed) <= connections;
         if has_room && self.is_current(&server.place) && server.channel.input.is_empty() {
@@ -141,5 +142,12 @@ impl Pool {
         let mut idle = self.idle.lock();
         self.generation.fetch_add(1, Ordering::Relaxed);
         idle.clear();
+    }
+}
+
+/// An empty buffer's worth of capacity isn't kept by idle connections.
+fn shrink(buffer: &mut BytesMut) {
+    if buffer.is_empty() {
+        *buffer = BytesMut::new();
     }
 }

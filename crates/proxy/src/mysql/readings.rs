@@ -10,7 +10,7 @@ use memchr::memmem;
 use wire::sql::Dialect;
 use wire::sql::lexer::{Lexer, TokenKind};
 
-use super::classify::{Analysis, Close, Killing, Pin, analyze as read};
+use super::classify::{Analysis, Close, Defines, Killing, Leaves, Pin, analyze as read};
 
 /// The first version that not every server with session tracking has.
 const VERSION_MIN: u32 = 50_700;
@@ -95,6 +95,8 @@ fn both(one: Analysis, other: &Analysis) -> Analysis {
         asks: one.asks.with(other.asks),
         renews: one.renews.common(other.renews),
         names_insert_id: one.names_insert_id || other.names_insert_id,
+        leaves: if one.leaves == other.leaves { one.leaves } else { Leaves::Something },
+        defines: if one.defines == other.defines { one.defines } else { Defines::Tables },
         tracking: is_alike && one.tracking,
         begins: one.begins && other.begins,
         ends: one.ends && other.ends,

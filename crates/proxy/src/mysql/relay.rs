@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use admission::Outcome;
 use bytes::{Buf, Bytes};
 use tokio::time::{Instant, sleep};
 use wire::mysql::Fault;
@@ -13,13 +14,15 @@ use wire::mysql::codec::{self, HEADER_LEN, Sequence};
 use wire::mysql::response::{Expect, Follower, PEEK, Part, Turn};
 
 use super::channel::{Channel, Lost, OUTPUT_MAX};
-use super::classify::Analysis;
+use super::classify::{Analysis, Explains, Pin};
 use super::file::{self, Cut};
 use super::kill::{Taker, Watch};
 use super::results::Results;
 use super::server::{Carried, Server};
 use super::track;
 
+/// What InnoDB says to a session that waited for a lock: the wait took too long, or it was a deadlock.
+const CONFLICTS: [u16; 2] = [1205, 1213];
 /// The longest OK packet, in bytes: it may hold the values of many variables.
 const OK_MAX: usize = 1 << 20;
 
@@ -174,6 +177,23 @@ impl Answer {
     pub(super) fn renewed(&self, analysis: &Analysis) -> Results {
         let own = if self.error.is_some() { Results::default() } else { analysis.renews };
         if self.warned { own.with(Results::WARNINGS) } else { own }
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        match self.error {
+            None => Outcome::Success,
+            Some(code) if CONFLICTS.contains(&code) => Outcome::Conflict,
+            Some(_) => Outcome::Failure,
+        }
+    }
+
+    /// Why the session keeps its connection from here on. What the server tells of only behind the answer
+    /// binds the session as well. What a routine has left before it failed isn't told.
+    pub(super) fn pin(&self, analysis: &Analysis) -> Option<Pin> {
+        let told = self.told.pin.filter(|pin| !analysis.tracking || *pin != Pin::Other);
+        let failed = self.error.is_some();
+        let is_untold = failed && (analysis.explains == Explains::Routine || self.told.variable);
+        told.or(is_untold.then_some(Pin::Routine))
     }
 
     fn note(&mut self, ok: &OkPacket<'_>, carried: &mut Carried, analysis: &Analysis) {

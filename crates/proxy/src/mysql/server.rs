@@ -21,8 +21,8 @@ use wire::mysql::scramble::{caching_sha2, ed25519, native};
 
 use super::Shared;
 use super::channel::{Channel, Lost, MESSAGE_MAX};
-use super::classify::Kill;
 use super::greeting::{Failed, Way, encrypt, greeted, known, refused, unreachable};
+use super::left::Left;
 use super::pool::Place;
 use super::reject::Refusal;
 use super::rsa;
@@ -133,6 +133,7 @@ pub(super) struct Server {
     pub(super) database: Vec<u8>,
     /// The prepared statements of the session at `at`: the session's ids and the server's.
     pub(super) statements: HashMap<u32, u32>,
+    pub(super) left: Left,
     /// The answers to commands of the gate's own that haven't been read yet.
     pub(super) due: usize,
     /// The state of the connection once the answers that are due have been read: the point of a session's
@@ -227,6 +228,7 @@ impl Server {
             at: Point { session: u64::MAX, ..Point::default() },
             database: Vec::new(),
             statements: HashMap::new(),
+            left: Left::default(),
             due: 0,
             pending: None,
             connected: SystemTime::now(),
@@ -247,10 +249,15 @@ impl Server {
         let is_utf8 = self.is_at(at) || carried.database.is_ascii() || proof == Proof::Due;
         let login = if is_utf8 { None } else { Some(self.names_of_login().await?) };
         self.put_restore(carried, login.as_deref(), at);
-        if let Some(begin) = begin {
-            self.due += self.put(&Command::Query(Query { attributes: &[], sql: begin }));
-        }
+        self.put_begin(begin);
         self.settle().await
+    }
+
+    /// Appends the beginning of a transaction that was put off. The answer is due.
+    pub(super) fn put_begin(&mut self, begin: Option<&[u8]>) {
+        if let Some(sql) = begin {
+            self.due += self.put(&Command::Query(Query { attributes: &[], sql }));
+        }
     }
 
     fn is_at(&self, at: Point) -> bool {
@@ -285,6 +292,8 @@ impl Server {
             let set = settings(carried, &self.key);
             self.due += self.put(&Command::Query(Query { attributes: &[], sql: set.as_bytes() }));
             self.statements.clear();
+            let is_shared = super::track::is_shared(&carried.variables, self.key.collation);
+            self.left.renew(is_shared.then_some(&carried.variables), carried.insert_id);
         }
         // Until all is done nobody's state is there.
         self.at = Point { session: u64::MAX, ..at };
@@ -406,6 +415,9 @@ impl Server {
         (id, sql, then): (u32, &[u8], &Surroundings),
         now: &Surroundings,
     ) -> Result<u32, Failed> {
+        if now != then {
+            self.left.spoil();
+        }
         let prepared = match self.surround(now, then).await {
             Ok(()) => self.prepare(id, sql).await,
             Err(failed) => Err(failed),
@@ -451,15 +463,8 @@ impl Server {
         .await?;
         let id = id.ok_or(Lost::Closed)?;
         self.statements.insert(statement, id);
+        self.left.prepared(sql, id);
         Ok(id)
-    }
-
-    /// Kills a thread of the server, or its statement.
-    pub(super) async fn kill(&mut self, thread: u32, kill: Kill) -> Result<(), Failed> {
-        let how = if kill.soft { "SOFT " } else { "" };
-        let what = if kill.connection { "CONNECTION" } else { "QUERY" };
-        let sql = format!("KILL {how}{what} {thread}");
-        self.run(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() })).await
     }
 }
 
@@ -586,11 +591,4 @@ fn no_proof(key: &Key, plugin: &[u8], credential: &Credential) -> Failed {
     unreachable(&format!(
         "the server asks for {plugin} of user '{user}', which the gate can't prove: {advice}"
     ))
-}
-
-/// An empty buffer's worth of capacity isn't kept by idle connections.
-pub(super) fn shrink(buffer: &mut BytesMut) {
-    if buffer.is_empty() {
-        *buffer = BytesMut::new();
-    }
 }

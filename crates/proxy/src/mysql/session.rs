@@ -18,7 +18,7 @@ use wire::mysql::scramble::native;
 use super::Shared;
 use super::auth_query;
 use super::channel::{Channel, Incoming, Lost, Message};
-use super::classify::{Analysis, Explains, Kill, Killing, Pin, dialect};
+use super::classify::{Analysis, Explains, Kill, Killing, Leaves, Pin, dialect};
 use super::kill::kill_thread;
 use super::login::{LoggedIn, application, write_own_ok};
 use super::pins::Kept;
@@ -405,6 +405,10 @@ impl Session {
             (_, command) => {
                 if matches!(command, Command::Execute(execute) if execute.asks_for_cursor()) {
                     Arc::make_mut(&mut analysis).pin = Some(Pin::Cursor);
+                }
+                let leaves_nothing = analysis.leaves != Leaves::Something;
+                if leaves_nothing && !self.statements.is_as_anywhere(id, &self.carried.surroundings()) {
+                    Arc::make_mut(&mut analysis).leaves = Leaves::Something;
                 }
                 self.execute(&analysis, What::Statement(id, command), due).await
             }

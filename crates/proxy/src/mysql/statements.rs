@@ -120,6 +120,16 @@ impl Statements {
         self.by_id.get(&id)
     }
 
+    /// Whether an execution of a statement does on any connection what it does on one where no other session
+    /// has executed it. Long data and types that are left out meet what is there.
+    pub(super) fn is_as_anywhere(&self, id: u32, now: &Surroundings) -> bool {
+        self.by_id.get(&id).is_some_and(|statement| {
+            let has_types = statement.types.is_some() || statement.parameters == 0;
+            let has_long = !matches!(&statement.long, Long::Parts(parts) if parts.is_empty());
+            has_types && !has_long && statement.surroundings == *now
+        })
+    }
+
     /// The client has reset a statement, while the session has no connection that knows it.
     pub(super) fn put_off_reset(&mut self, id: u32) {
         if let Some(statement) = self.by_id.get_mut(&id) {
@@ -220,8 +230,7 @@ impl Statements {
             server.statements.keys().filter(|id| !self.by_id.contains_key(id)).copied().collect();
         for id in closed {
             if let Some(statement) = server.statements.remove(&id) {
-                let close = Command::CloseStatement { statement };
-                command::write(&mut server.channel.output, &close, server.capabilities);
+                server.close_statement(statement);
             }
         }
     }

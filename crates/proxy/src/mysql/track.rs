@@ -110,6 +110,16 @@ pub(super) fn is_of_names(name: &[u8]) -> bool {
     OF_NAMES.iter().any(|known| known.as_bytes() == name)
 }
 
+/// Whether a session with these variables may share its state with others: only its character sets differ
+/// from the login's, and in none is a backquote a letter.
+pub(super) fn is_shared(variables: &BTreeMap<Vec<u8>, Vec<u8>>, login: u8) -> bool {
+    /// The collations of swe7.
+    const SWE7: [u8; 2] = [10, 82];
+    let set = variables.get(&b"character_set_client"[..]);
+    let is_swe7 = set.map_or(SWE7.contains(&login), |set| set == b"swe7");
+    variables.keys().all(|name| is_of_names(name)) && !is_swe7
+}
+
 /// `, NAMES …` for a SET, if a session's variables are such as SET NAMES leaves them. Results then have the
 /// collation that they had, which no variable shows.
 pub(super) fn names(variables: &BTreeMap<Vec<u8>, Vec<u8>>) -> Option<String> {

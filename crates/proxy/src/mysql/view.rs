@@ -29,6 +29,7 @@ impl Status {
         *self.0.dial.write() = dial(&settings);
         if is_moved {
             self.0.pool.leave();
+            self.0.tables.forget();
             *self.0.known.write() = None;
         }
         self.0.classes.follow(&settings.classes);
@@ -157,5 +158,6 @@ impl Subject for Status {
 
     fn reconnect(&self) {
         self.0.pool.leave();
+        self.0.tables.forget();
     }
 }

@@ -55,6 +55,97 @@ fn what_binds_a_session_is_told_by_tokens_and_not_by_characters() {
 }
 
 #[test]
+fn a_select_that_calls_nothing_unknown_leaves_nothing_unless_a_name_is_a_views() {
+    for (sql, names) in [
+        ("SELECT c FROM sbtest1 WHERE id=?", "c sbtest1 id"),
+        (
+            "select count(*), max(u.a) from t where a in (1, 2) and (b = 3 or not exists (select 1 from `V$1`))",
+            "count max u u.a a t b V$1",
+        ),
+        (
+            "/* app:x */ SELECT a FROM (SELECT a FROM s.t) d JOIN .u USING (a) WHERE -(a) < (b)",
+            "a s s.t t d JOIN.u u b",
+        ),
+        ("SELECT a FROM 2024_view JOIN s.1", "a 2024_view s s.1 1"),
+        ("SELECT t.select FROM s.from LIMIT 1, 2", "t t.select select s s.from from"),
+    ] {
+        let names: Vec<u8> =
+            names.split_whitespace().flat_map(|name| [name.as_bytes(), &[0]].concat()).collect();
+        assert_eq!(read(sql).leaves, Leaves::NothingOfTables(names.into()), "{sql}");
+    }
+    let many: Vec<String> = (0..17).map(|column| format!("c{column}")).collect();
+    let many = format!("SELECT {} FROM t", many.join(", "));
+    for sql in [
+        "SELECT f()",
+        "SELECT a, f (b) FROM t",
+        "SELECT count (a) FROM t",
+        "SELECT d.count(a) FROM t",
+        "SELECT `count`(a) FROM t",
+        "SELECT @a",
+        "SELECT @@version",
+        "SELECT ROW_COUNT()",
+        "SELECT SQL_CALC_FOUND_ROWS a FROM t",
+        "SELECT 1; SELECT 2",
+        "SELECT 1 INTO OUTFILE 'f'",
+        "SELECT a FROM t FOR UPDATE",
+        "SELECT a FROM t LIMIT 1 FOR UPDATE",
+        "SELECT a FROM t LOCK IN SHARE MODE",
+        "SELECT NEXT VALUE FOR s",
+        "SELECT s.nextval",
+        "SELECT a FROM t PROCEDURE ANALYSE()",
+        "SELECT a FROM { OJ t LEFT JOIN v ON 1 }",
+        "SELECT a FROM `a``b`",
+        "SELECT a FROM ansichtä",
+        "SELECT a FROM t --\u{a0}",
+        &many,
+        "SELECT 1",
+        "SELECT a AS last_insert_id FROM t",
+        "SELECT a FROM [mark view]",
+        "SELECT a FROM v|",
+        "WITH x AS (SELECT 1) SELECT * FROM x",
+        "(SELECT 1)",
+        "EXPLAIN SELECT 1",
+        "INSERT INTO t SELECT 1",
+        "SHOW WARNINGS",
+        "SELECT 'open",
+        "",
+    ] {
+        assert_eq!(read(sql).leaves, Leaves::Something, "{sql}");
+    }
+    // Behind the part that makes its type a text may have no end.
+    let open = format!("SELECT '{}', 'open", "a".repeat(70_000));
+    assert_eq!(read(&open).leaves, Leaves::Something);
+}
+
+#[test]
+fn what_may_define_tables_is_told_by_the_first_words() {
+    for sql in [
+        "CREATE VIEW v AS SELECT 1",
+        "SELECT 1; DROP TABLE t",
+        "SET STATEMENT max_statement_time = 1 FOR ALTER TABLE t ADD COLUMN b INT",
+        "BEGIN NOT ATOMIC RENAME TABLE a TO b; END",
+        "IF 1 THEN SELECT 1; END IF",
+        "CALL p()",
+        "EXECUTE IMMEDIATE 'DROP TABLE t'",
+        "GRANT SELECT ON v TO u",
+        "CREATE OR REPLACE TABLE t (a INT)",
+        "SELECT 'open",
+    ] {
+        assert_eq!(read(sql).defines, Defines::Tables, "{sql}");
+    }
+    for sql in [
+        "SELECT 1",
+        "BEGIN",
+        "COMMIT",
+        "SET a = 1",
+        "INSERT INTO t VALUES (1)",
+        "CREATE TEMPORARY TABLE t (a INT)",
+    ] {
+        assert_eq!(read(sql).defines, Defines::Nothing, "{sql}");
+    }
+}
+
+#[test]
 fn only_the_plainest_begin_is_put_off() {
     for sql in ["BEGIN", "begin work;", "/* a */ START TRANSACTION"] {
         assert!(read(sql).begins, "{sql}");

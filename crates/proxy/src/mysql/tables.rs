@@ -45,15 +45,16 @@ pub(super) enum Named {
 #[derive(Debug)]
 struct Seen {
     since: Instant,
-    /// How often it has come since then.
+    /// How often it has come since then, and whether it came often before.
     uses: u32,
+    was_often: bool,
     /// Whether it names views.
     has_views: Option<bool>,
 }
 
 impl Seen {
-    fn new(uses: u32) -> Self {
-        Self { since: Instant::now(), uses, has_views: None }
+    fn new(was_often: bool) -> Self {
+        Self { since: Instant::now(), uses: 0, was_often, has_views: None }
     }
 }
 
@@ -88,20 +89,20 @@ impl Tables {
             return Named::Unsure;
         }
         let is_quiet = texts.is_quiet();
-        let Some(seen) = texts.known.get_mut(key) else {
+        if !texts.known.contains_key(key) {
             if texts.known.len() >= TEXTS_MAX {
                 texts.known.clear();
             }
-            texts.known.insert(key.into(), Seen::new(1));
-            return Named::Unsure;
-        };
+            texts.known.insert(key.into(), Seen::new(false));
+        }
+        let Some(seen) = texts.known.get_mut(key) else { return Named::Unsure };
         if seen.since.elapsed() >= LASTS {
-            *seen = Seen::new(if seen.uses >= OFTEN { OFTEN } else { 0 });
+            *seen = Seen::new(seen.uses >= OFTEN);
         }
         seen.uses += 1;
         match seen.has_views {
             Some(false) => Named::Tables(epoch),
-            None if seen.uses >= OFTEN && !is_quiet => Named::Unknown(epoch),
+            None if (seen.was_often || seen.uses >= OFTEN) && !is_quiet => Named::Unknown(epoch),
             _ => Named::Unsure,
         }
     }
@@ -194,4 +195,66 @@ pub(super) fn question(database: &[u8], names: &[u8]) -> Option<String> {
         ));
     }
     Some(sql)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// Lets a text come as often as the server is asked for it.
+    fn asked(tables: &Tables) -> Option<Epoch> {
+        (0..OFTEN).find_map(|_| match tables.named(b"text") {
+            Named::Unknown(epoch) => Some(epoch),
+            _ => None,
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_text_that_comes_often_is_asked_for_once_a_second() {
+        let tables = Tables::default();
+        let epoch = asked(&tables).unwrap();
+        assert!(tables.may_ask() && !tables.may_ask(), "one at a time");
+        tables.learn(b"text", Some(false), (epoch, Instant::now()));
+        assert_eq!(tables.named(b"text"), Named::Tables(epoch));
+        advance(LASTS).await;
+        assert_eq!(tables.named(b"text"), Named::Unknown(epoch), "it came often");
+        advance(LASTS * 2).await;
+        assert_eq!(tables.named(b"text"), Named::Unsure, "it came once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_defines_tables_ends_all_answers() {
+        let tables = Arc::new(Tables::default());
+        let epoch = asked(&tables).unwrap();
+        let defining = tables.define();
+        tables.learn(b"text", Some(false), (epoch, Instant::now()));
+        assert!(!tables.is_current(epoch));
+        assert_eq!(tables.named(b"text"), Named::Unsure);
+        drop(defining);
+        assert_eq!(asked(&tables), None, "more may follow");
+        advance(LASTS).await;
+        assert!(asked(&tables).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_takes_long_is_the_last_for_a_minute() {
+        let tables = Tables::default();
+        let epoch = asked(&tables).unwrap();
+        tables.learn(b"text", None, (epoch, Instant::now()));
+        advance(LONG_PAUSE - LASTS).await;
+        assert_eq!(asked(&tables), None);
+        advance(LASTS).await;
+        assert!(asked(&tables).is_some());
+    }
+
+    #[test]
+    fn only_plain_names_are_asked_for() {
+        let of_two = question(b"shop-1", b"t\0other.v\0").unwrap();
+        assert!(of_two.contains("TABLE_SCHEMA='shop-1' AND TABLE_NAME='t' AND"));
+        assert!(of_two.contains("TABLE_SCHEMA='other' AND TABLE_NAME='v' AND"));
+        assert!(!question(b"", b"t\0").unwrap().contains("TABLE_NAME"), "no database, no table");
+        assert_eq!(question(b"a'b", b"t\0"), None);
+    }
 }

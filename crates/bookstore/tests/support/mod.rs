@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use ureq::http::{HeaderValue, Response};
 
 /// How long a condition may take to come true; only a hang takes so long.
-pub(crate) const BOUND: Duration = Duration::from_secs(60);
+pub(crate) const BOUND: Duration = Duration::from_secs(300);
 /// Customers of the smallest shop.
 pub(crate) const CUSTOMERS: u32 = 2_880;
 

@@ -174,49 +174,6 @@ fn there_are_no_more_responses_than_may_be() {
     assert!(egress.open(Size::Unknown, Priority::default()).is_some());
 }
 
-/// After how many turns a fair uplink has sent the first response, of `large` bytes, while one of 1000 bytes
-/// comes before each turn.
-fn fair_turns(large: f64) -> usize {
-    let mut left = vec![large];
-    (0..)
-        .find(|_| {
-            left.push(1_000.0);
-            let mut budget = 1_000.0;
-            while budget > 1e-6 {
-                let least = left.iter().copied().fold(f64::MAX, f64::min);
-                let share = least.min(budget / left.len() as f64);
-                budget -= share * left.len() as f64;
-                left.iter_mut().for_each(|left| *left -= share);
-                let first = left[0];
-                left.retain(|&left| left > 1e-6);
-                if first <= 1e-6 {
-                    return true;
-                }
-            }
-            false
-        })
-        .unwrap()
-}
-
-#[test]
-fn a_response_is_overdue_when_a_fair_uplink_had_sent_it_and_gets_every_second_turn_from_then_on() {
-    let policy = EgressPolicy { aging: Some(1.0), quantum: 1_000, ..EgressPolicy::default() };
-    let mut egress = Egress::new(policy);
-    let large = known(&mut egress, 10_000);
-    let mut turns = Vec::new();
-    for _ in 0..300 {
-        // Small ones fill the uplink without end.
-        known(&mut egress, 1_000);
-        turns.push(egress.next(Instant::ZERO).unwrap().stream == large);
-    }
-    let first = turns.iter().position(|&large| large).unwrap();
-    let fair = fair_turns(10_000.0);
-    assert!((fair..=fair + 2).contains(&first), "{first}, {fair}");
-    assert_eq!(turns.iter().filter(|&&large| large).count(), 10);
-    // Its last thousand is as short as a small one, and the older of the two goes first.
-    assert_eq!(turns.iter().rposition(|&large| large), Some(first + 17));
-}
-
 /// When a link that sends a byte at a time to all alike ends each of these responses (when it comes, and its
 /// size), and the bytes that it has yet to send then.
 fn fair_ends(responses: &[(u64, u64)]) -> Vec<(f64, f64)> {
@@ -236,6 +193,30 @@ fn fair_ends(responses: &[(u64, u64)]) -> Vec<(f64, f64)> {
         here.into_iter().filter(|&at| left[at] < 1e-6).for_each(|at| ends[at] = (next, waiting));
         now = next;
     }
+}
+
+/// A large response of 10,000 bytes, and small ones that fill the uplink without end.
+fn large_among_small() -> Vec<(u64, u64)> {
+    let small = (0..2_000).map(|at| (at * 1_000, 1_000));
+    [(0, 10_000)].into_iter().chain(small).collect()
+}
+
+#[test]
+fn a_response_is_overdue_when_a_fair_uplink_had_sent_it_and_gets_every_second_turn_from_then_on() {
+    let policy = EgressPolicy { aging: Some(1.0), quantum: 1_000, ..EgressPolicy::default() };
+    let mut egress = Egress::new(policy);
+    let large = known(&mut egress, 10_000);
+    let mut turns = Vec::new();
+    for _ in 0..300 {
+        known(&mut egress, 1_000);
+        turns.push(egress.next(Instant::ZERO).unwrap().stream == large);
+    }
+    let first = turns.iter().position(|&large| large).unwrap();
+    let fair = (fair_ends(&large_among_small())[0].0 / 1_000.0) as usize;
+    assert!((fair..=fair + 2).contains(&first), "{first}, {fair}");
+    assert_eq!(turns.iter().filter(|&&large| large).count(), 10);
+    // Its last thousand is as short as a small one, and the older of the two goes first.
+    assert_eq!(turns.iter().rposition(|&large| large), Some(first + 17));
 }
 
 /// When an uplink that sends a byte at a time, in turns of 100, ends them.
@@ -258,10 +239,14 @@ fn ends(aging: Option<f64>, responses: &[(u64, u64)]) -> Vec<f64> {
     }
 }
 
-/// The bytes by which the latest response exceeds its bound, which a turn of each overdue one may add to.
-fn beyond_bound(aging: Option<f64>, responses: &[(u64, u64)]) -> f64 {
+/// The bytes by which, with aging, the latest response exceeds its bound, which a turn of each overdue one may add to.
+fn beyond_bound(responses: &[(u64, u64)]) -> f64 {
     let bounds = fair_ends(responses).into_iter().map(|(fair, waiting)| fair + 2.0 * waiting);
-    ends(aging, responses).into_iter().zip(bounds).map(|(end, bound)| end - bound).fold(f64::MIN, f64::max)
+    ends(Some(1.0), responses)
+        .into_iter()
+        .zip(bounds)
+        .map(|(end, bound)| end - bound)
+        .fold(f64::MIN, f64::max)
 }
 
 proptest! {
@@ -271,26 +256,16 @@ proptest! {
     ) {
         let mut at = 0;
         let responses: Vec<_> = gaps.iter().map(|&(gap, size)| { at += gap; (at, size) }).collect();
-        prop_assert!(beyond_bound(Some(1.0), &responses) <= 100.0 * (responses.len() + 2) as f64);
+        prop_assert!(beyond_bound(&responses) <= 100.0 * (responses.len() + 2) as f64);
     }
-}
-
-#[test]
-fn behind_small_responses_without_end_a_large_one_keeps_its_bound_with_aging_only() {
-    let mut responses = vec![(0, 10_000)];
-    responses.extend((0..2_000).map(|at| (at * 1_000, 1_000)));
-    assert!(beyond_bound(Some(1.0), &responses) <= 300.0);
-    assert!(beyond_bound(None, &responses) > 300.0);
 }
 
 #[test]
 fn without_aging_a_large_response_waits_as_long_as_there_are_small_ones() {
-    let mut egress = uplink(EgressOrder::ShortestRemaining);
-    let large = known(&mut egress, 10_000);
-    for _ in 0..1_000 {
-        known(&mut egress, 1_000);
-        assert_ne!(egress.next(Instant::ZERO).unwrap().stream, large);
-    }
+    let responses = large_among_small();
+    assert!(beyond_bound(&responses) <= 300.0);
+    let ends = ends(None, &responses);
+    assert!(ends[1..].iter().all(|&small| small < ends[0]));
 }
 
 #[derive(Clone, Debug)]

@@ -239,7 +239,8 @@ fn ends(aging: Option<f64>, responses: &[(u64, u64)]) -> Vec<f64> {
     }
 }
 
-/// The bytes by which, with aging, the latest response exceeds its bound, which a turn of each overdue one may add to.
+/// The bytes by which, with aging, the latest response exceeds its bound. A turn of each overdue one may add
+/// to it.
 fn beyond_bound(responses: &[(u64, u64)]) -> f64 {
     let bounds = fair_ends(responses).into_iter().map(|(fair, waiting)| fair + 2.0 * waiting);
     ends(Some(1.0), responses)

@@ -13,8 +13,16 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Makes a group; `None` where that isn't possible.
+    /// Makes a group. `None`: that isn't possible, so the test is skipped.
     pub(crate) fn make(name: &str) -> Option<Self> {
+        let made = Self::made(name);
+        if made.is_none() {
+            println!("skipped: this process can't make control groups with the controller `cpu`");
+        }
+        made
+    }
+
+    fn made(name: &str) -> Option<Self> {
         let path = format!("/gatekeeper-test-{}-{name}", std::process::id());
         let below = |root: &Path| root.join(path.trim_start_matches('/'));
         let mounts = std::fs::read_to_string("/proc/mounts").ok()?;

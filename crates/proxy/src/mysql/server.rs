@@ -249,15 +249,10 @@ impl Server {
         let is_utf8 = self.is_at(at) || carried.database.is_ascii() || proof == Proof::Due;
         let login = if is_utf8 { None } else { Some(self.names_of_login().await?) };
         self.put_restore(carried, login.as_deref(), at);
-        self.put_begin(begin);
-        self.settle().await
-    }
-
-    /// Appends the beginning of a transaction that was put off. The answer is due.
-    pub(super) fn put_begin(&mut self, begin: Option<&[u8]>) {
         if let Some(sql) = begin {
             self.due += self.put(&Command::Query(Query { attributes: &[], sql }));
         }
+        self.settle().await
     }
 
     fn is_at(&self, at: Point) -> bool {

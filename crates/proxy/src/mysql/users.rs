@@ -14,10 +14,12 @@
 //! last form is a user without a password, on the server as here.
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use aws_lc_rs::pbkdf2;
 use sha2::{Digest as _, Sha256};
 use wire::mysql::salted::Salted;
 use wire::mysql::scramble::{caching_sha2, native};
@@ -51,6 +53,9 @@ enum Kind {
 
 /// A star and at least this many hexadecimal digits are a damaged secret, not a password.
 const NEARLY_KEPT: usize = 32;
+
+/// The rounds of the digest that makes a [`Choice`]: some 50 ms, once a start.
+const CHOICE_ROUNDS: NonZeroU32 = NonZeroU32::new(200_000).unwrap();
 
 /// Chooses what users are asked for who don't exist, by their names. Whoever could compute it would tell such
 /// users from others, and so would whoever sees another choice after a restart.
@@ -164,16 +169,24 @@ impl Users {
     }
 
     /// The choice that belongs to these secrets: all of them, since one alone may be guessed, and the guess
-    /// checked by the answers to many names.
+    /// checked by the answers to many names. Whoever knows all but one may do so, too: each guess is slow.
     pub(super) fn choice(&self) -> Choice {
-        let mut digest = Sha256::new();
+        let mut secrets = Zeroizing::new(Vec::new());
         for (name, secret) in self.by_name.iter().collect::<BTreeMap<_, _>>() {
             for part in [name.as_bytes(), &secret.bytes()] {
-                digest.update((part.len() as u64).to_le_bytes());
-                digest.update(part);
+                secrets.extend_from_slice(&(part.len() as u64).to_le_bytes());
+                secrets.extend_from_slice(part);
             }
         }
-        Choice(digest.finalize().into())
+        let mut choice = [0; 32];
+        pbkdf2::derive(
+            pbkdf2::PBKDF2_HMAC_SHA256,
+            CHOICE_ROUNDS,
+            b"users who don't exist",
+            &secrets,
+            &mut choice,
+        );
+        Choice(choice)
     }
 
     fn kind_of_nobody(&self, name: &[u8], (plugin, choice): (&str, Choice)) -> Kind {
@@ -411,7 +424,8 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
             let users = Users::load(&file, None).unwrap();
-            let kind = |at: u32| users.kind_of_nobody(&at.to_le_bytes(), (native::NAME, users.choice()));
+            let greeted = (native::NAME, users.choice());
+            let kind = |at: u32| users.kind_of_nobody(&at.to_le_bytes(), greeted);
             (0..100).map(kind).collect()
         };
         let (ann, bob) = ("\"ann\" \"*14E65567ABDB5135D0CFD9A70B3032C179A49EE7\"\n", "\"bob\" \"secret\"\n");

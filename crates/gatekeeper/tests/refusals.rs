@@ -187,10 +187,15 @@ fn one_pinned_session_too_many_is_refused_its_statement_and_lives_on() {
     assert_eq!(client.query("CREATE TEMP TABLE theirs (a int)"), "E(53300) Z(I)");
     assert!(client.said.detail.contains("pinned_max"), "{:?}", client.said);
     assert!(client.said.hint.contains("pooling = \"session\""), "{:?}", client.said);
+    assert!(client.said.hint.contains("gatekeeper why postgres/"), "{:?}", client.said);
     assert_eq!(client.query("SELECT to_regclass('theirs')"), "T D(null) C(SELECT 1) Z(I)");
     // Nothing of a message that pins was done.
     assert_eq!(client.query("INSERT INTO t VALUES (1); LISTEN x"), "E(53300) Z(I)");
     assert_eq!(scene.rows("t"), "0");
+    // Each counts once, as refused.
+    let counts = &scene.gate.status()["requests"];
+    assert_eq!(counts["rejected_by_reason"]["pinned_max"], 2, "{counts}");
+    assert_eq!((&counts["rejected_total"], &counts["failed_total"]), (&2.into(), &0.into()), "{counts}");
     assert_eq!(pinner.query("DISCARD ALL"), "C(DISCARD ALL) Z(I)");
     assert_eq!(client.query("CREATE TEMP TABLE theirs (a int)"), "C(CREATE TABLE) Z(I)");
     assert_eq!(client.query("DISCARD ALL"), "C(DISCARD ALL) Z(I)");

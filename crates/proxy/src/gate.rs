@@ -394,6 +394,15 @@ impl Driver {
         self.settle(|inner, now| change(&mut inner.gate, now))
     }
 
+    /// A request in flight is refused, and counts so from now on, whatever becomes of the rest of it.
+    pub(crate) fn refuse(&self, ticket: Ticket, reason: Reason) {
+        self.settle(|inner, now| {
+            if let Some((request_type, class)) = inner.why.refused(now, ticket, reason) {
+                inner.observer.refuse_in_flight(ticket, (reason, request_type, class, None));
+            }
+        });
+    }
+
     /// Takes a request out of the queue. `false`: it doesn't wait any more, its verdict is under way.
     fn leave(&self, ticket: Ticket) -> bool {
         // Both at once: dispatched in between it would be in flight for nobody, and for good.

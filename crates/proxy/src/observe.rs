@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use admission::{ClassId, Duration, Event, Lane, Outcome, Reason, RequestType, Work};
+use admission::{ClassId, Duration, Event, Lane, Outcome, Reason, RequestType, Ticket, Work};
 use lru::LruCache;
 
 use crate::principal::Principal;
@@ -418,12 +418,9 @@ impl Observer {
                 }
             }
             Event::Rejected { request_type, class, reason, obstacle, queue_wait, .. } => {
-                self.refused.note((reason, request_type, class, obstacle));
-                self.totals.counts.reject(reason);
+                self.refuse((reason, request_type, class, obstacle));
                 self.totals.queue_wait_rejected.record(queue_wait);
-                let entry = self.entry(request_type);
-                entry.counts.reject(reason);
-                entry.queue_wait.record(queue_wait);
+                self.entry(request_type).queue_wait.record(queue_wait);
             }
             Event::Left { request_type, queue_wait, .. } => {
                 self.totals.counts.left += 1;
@@ -432,6 +429,7 @@ impl Observer {
                 entry.counts.left += 1;
                 entry.queue_wait.record(queue_wait);
             }
+            Event::Completed { ticket, .. } if self.refused.ends(ticket) => {}
             Event::Completed { request_type, outcome, work, upstream_time, .. } => {
                 self.totals.counts.complete(outcome, work);
                 // What was canceled before it was sent has no upstream time.
@@ -475,6 +473,19 @@ impl Observer {
             Event::ClassGoal(news) => self.note(Change::Goal(self.class_names.text(&news))),
             Event::TypeForgotten { request_type } => self.forget(request_type),
         }
+    }
+
+    /// Counts a request as refused that was dispatched: its wait is counted already, its end will not be.
+    pub(crate) fn refuse_in_flight(&mut self, ticket: Ticket, kind: refused::Kind) {
+        self.refused.in_flight.push(ticket);
+        self.refuse(kind);
+    }
+
+    fn refuse(&mut self, kind: refused::Kind) {
+        let (reason, request_type, ..) = kind;
+        self.refused.note(kind);
+        self.totals.counts.reject(reason);
+        self.entry(request_type).counts.reject(reason);
     }
 
     /// What the whole gate did.

@@ -51,6 +51,13 @@ impl Permit {
         Ok(Pinned::new(Arc::clone(&self.driver), pin))
     }
 
+    /// The request is refused behind its dispatch, and counts so, whatever becomes of the rest of it. Returns
+    /// its number, for `gatekeeper why`.
+    pub(crate) fn refuse(&self, reason: Reason) -> u64 {
+        self.driver.refuse(self.ticket, reason);
+        self.ticket.sequence()
+    }
+
     /// The request has ended after the service was busy with it for `upstream_time`.
     pub(crate) fn complete(mut self, outcome: Outcome, upstream_time: Duration) {
         self.end(Completion { outcome, upstream_time });

@@ -240,6 +240,18 @@ impl Why {
         }
     }
 
+    /// A request in flight is refused. Returns its type and class, unless it has been refused before.
+    pub(crate) fn refused(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        reason: Reason,
+    ) -> Option<(RequestType, ClassId)> {
+        let of = self.present_mut(ticket).map(|story| (story.request_type, story.class))?;
+        self.end(now, ticket, End::Refused(reason));
+        Some(of)
+    }
+
     /// The response of a request, which may have ended before, has waited so long for the uplink.
     pub(crate) fn has_waited_for_uplink(&mut self, number: u64, waited: Duration) {
         let slow = self.periods.iter_mut().flat_map(|period| &mut period.slowest).map(|(story, _)| story);

@@ -132,7 +132,20 @@ fn state_that_cannot_be_followed_keeps_the_connection_and_is_told() {
     assert_eq!(second.query("SELECT 1").rows(), "1");
     assert_eq!(first.query("SELECT @mine").rows(), "5");
     let told = second.query("CREATE TEMPORARY TABLE t (v INT)").error();
-    assert!(told.message.contains("pinned_max"), "{}", told.message);
+    let is_named = told.message.contains("(gatekeeper why mysql/");
+    assert!(told.message.contains("pinned_max") && is_named, "{}", told.message);
+    // It counts once, as refused, in the totals and of its type.
+    let types = stage.gate.types();
+    let mut types = types.as_array().unwrap().iter();
+    let own = types.find(|it| it["type"].as_str().unwrap().contains("create temporary")).unwrap();
+    for counts in [&stage.gate.status()["requests"], &own["requests"]] {
+        assert_eq!(counts["rejected_by_reason"]["pinned_max"], 1, "{counts}");
+        assert_eq!((&counts["rejected_total"], &counts["failed_total"]), (&1.into(), &0.into()), "{counts}");
+    }
+    let line = ["requests were refused", "reason=pinned_max", "count=1"];
+    stage.until_holds("the log has it", || {
+        stage.gate.log().lines().any(|it| line.iter().all(|part| it.contains(part)))
+    });
     first.command(&Command::ResetConnection);
     stage.until("connections_pinned", 0);
     assert_eq!(first.query("SELECT @mine").rows(), "NULL");

@@ -85,3 +85,22 @@ fn who_leaves_before_it_hears_that_it_was_dispatched_gives_its_turn_to_the_next(
     drop(permit);
     assert_eq!(driver.snapshot().in_flight, 0);
 }
+
+#[test]
+fn who_is_refused_behind_its_dispatch_counts_once_and_its_story_says_so() {
+    let driver = driver();
+    let Arrival::Dispatched(permit) = arrive(&driver) else { panic!("it is free") };
+    let number = permit.refuse(Reason::PinnedMax);
+    assert_eq!(permit.refuse(Reason::PinnedMax), number, "once more in the same transaction");
+    let Totals { counts, queue_wait_rejected, .. } = driver.totals();
+    assert_eq!((counts.rejected[6], counts.refused(), queue_wait_rejected), (1, 1, Default::default()));
+    assert_eq!(driver.snapshot().in_flight, 1, "the rest of it goes on");
+    permit.complete(Outcome::Failure, Duration::from_millis(1));
+    assert_eq!((driver.totals().counts, driver.types()[0].counts), (counts, counts), "its end isn't counted");
+    let story = driver.tell(Ask::Number(number)).1[0].story;
+    assert_eq!(story.end, Some(crate::why::End::Refused(Reason::PinnedMax)));
+    assert!(driver.take_refused().contains_key(&Reason::PinnedMax));
+    let Arrival::Dispatched(next) = arrive(&driver) else { panic!("it is free again") };
+    next.complete(Outcome::Success, Duration::from_millis(1));
+    assert_eq!(driver.totals().counts.succeeded, 1);
+}

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{Connection, Entry, Instant, Outcome, PoolId, Request, RequestType};
+use admission::{Connection, Entry, Instant, Outcome, PoolId, Reason, Request, RequestType};
 use wire::mysql::capabilities::Status;
 use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, Command};
@@ -78,7 +78,8 @@ impl Session {
             self.keeps = Some(Pin::Results);
             return Ok(self.decline(&Refusal::results_are_gone(), due).await);
         }
-        if let Err(refusal) = self.keep(analysis.pin) {
+        if let Err(reason) = self.keep(analysis.pin) {
+            let refusal = self.unkept(reason);
             return Ok(self.decline(&refusal, due).await);
         }
         // A statement that doesn't need to keep the connection runs, though none may be kept.
@@ -336,28 +337,25 @@ impl Session {
     }
 
     /// Keeps the connection from now on, if there is a reason.
-    fn keep(&mut self, pin: Option<Pin>) -> Result<(), Refusal> {
-        if self.observes {
-            return Ok(());
-        }
-        let Some(pin) = pin else { return Ok(()) };
+    fn keep(&mut self, pin: Option<Pin>) -> Result<(), Reason> {
+        let Some(pin) = pin.filter(|_| !self.observes) else { return Ok(()) };
         if let Some(kept) = &mut self.kept {
             kept.note(pin);
             return Ok(());
         }
         let Some(permit) = &self.permit else { return Ok(()) };
-        match permit.pin() {
-            Ok(pinned) => {
-                self.kept = Some(Kept::new(&self.shared.pins, &self.place.entry.pins, pin, pinned));
-                tracing::debug!(
-                    session = self.place.id,
-                    reason = pin.name(),
-                    "a session keeps its connection"
-                );
-                Ok(())
-            }
-            Err(reason) => Err(Refusal::rejected(&self.shared.driver, reason.into(), NOT_RUN)),
-        }
+        let pinned = permit.pin()?;
+        self.kept = Some(Kept::new(&self.shared.pins, &self.place.entry.pins, pin, pinned));
+        tracing::debug!(session = self.place.id, reason = pin.name(), "a session keeps its connection");
+        Ok(())
+    }
+
+    /// The request would have to keep its connection, and is refused.
+    fn unkept(&self, reason: Reason) -> Refusal {
+        let driver = &self.shared.driver;
+        let refusal = Refusal::rejected(driver, reason.into(), NOT_RUN);
+        let number = self.permit.as_ref().map(|permit| permit.refuse(reason));
+        number.into_iter().fold(refusal, |refusal, number| refusal.named(driver.name(), number))
     }
 
     /// Sends the command and passes its answer on.
@@ -494,7 +492,8 @@ impl Session {
         // In MariaDB the next transaction is read-only, too, if `SET autocommit = 1` has ended this one.
         let lasts = was_read_only && !analysis.ends && !self.status.contains(Status::IN_TRANSACTION);
         let pin = answer.pin(analysis).or(lasts.then_some(Pin::Other));
-        if pin.is_some() && self.keep(pin).is_err() {
+        if let Err(reason) = self.keep(pin) {
+            self.unkept(reason);
             let limit = self.shared.settings().message_timeout;
             self.client.flush_within(limit).await?;
             return Ok(self.abandon());

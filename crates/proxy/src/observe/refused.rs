@@ -3,28 +3,39 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use admission::{ClassId, Obstacle, Reason, RequestType};
+use admission::{ClassId, Obstacle, Reason, RequestType, Ticket};
 
 /// The most kinds that are counted between two looks. Others aren't among the most.
 const KINDS_MAX: usize = 256;
 
 /// Requests that are refused alike.
-pub(super) type Kind = (Reason, RequestType, ClassId, Option<Obstacle>);
+pub(crate) type Kind = (Reason, RequestType, ClassId, Option<Obstacle>);
 
 /// Refusals since the last look.
 #[derive(Debug, Default)]
-pub(super) struct Refused(HashMap<Kind, u64>);
+pub(super) struct Refused {
+    kinds: HashMap<Kind, u64>,
+    /// Those that were refused behind their dispatch, as they needed a connection of their own. Each counts
+    /// once: its end doesn't.
+    pub(super) in_flight: Vec<Ticket>,
+}
 
 impl Refused {
     pub(super) fn note(&mut self, kind: Kind) {
-        if self.0.len() < KINDS_MAX || self.0.contains_key(&kind) {
-            *self.0.entry(kind).or_default() += 1;
+        if self.kinds.len() < KINDS_MAX || self.kinds.contains_key(&kind) {
+            *self.kinds.entry(kind).or_default() += 1;
         }
+    }
+
+    /// A request has ended. Whether it has counted as refused.
+    pub(super) fn ends(&mut self, ticket: Ticket) -> bool {
+        let place = self.in_flight.iter().position(|refused| *refused == ticket);
+        place.map(|place| self.in_flight.swap_remove(place)).is_some()
     }
 
     /// The kinds since the last call, the one with most requests last.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Kind> {
-        let mut kinds: Vec<_> = std::mem::take(&mut self.0).into_iter().collect();
+        let mut kinds: Vec<_> = std::mem::take(&mut self.kinds).into_iter().collect();
         kinds.sort_unstable_by_key(|&(kind, count)| (count, kind));
         kinds.into_iter().map(|(kind, _)| kind)
     }
@@ -86,6 +97,6 @@ mod tests {
         for key in 0..=KINDS_MAX as u64 {
             refused.note((Reason::QueueFull, RequestType(key), ClassId::DEFAULT, None));
         }
-        assert_eq!(refused.0.len(), KINDS_MAX);
+        assert_eq!(refused.kinds.len(), KINDS_MAX);
     }
 }

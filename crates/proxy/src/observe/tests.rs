@@ -50,7 +50,7 @@ fn request() -> Request {
 }
 
 /// Any ticket: the observer looks at none.
-pub(crate) fn ticket() -> admission::Ticket {
+pub(crate) fn ticket() -> Ticket {
     let mut gate = Gate::new(Policy::default(), Instant::ZERO, 1);
     gate.arrive(Instant::ZERO, request())
 }

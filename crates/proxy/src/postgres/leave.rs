@@ -323,8 +323,8 @@ impl Session {
         if !self.state.shared || self.state.pins.is_empty() {
             return Flow::Continue;
         }
-        let Err(reason) = self.state.pin() else { return Flow::Continue };
-        self.rejected(reason.into(), Duration::ZERO).write(&mut self.client.output);
+        let Err(refusal) = self.state.pin() else { return Flow::Continue };
+        refusal.write(&mut self.client.output);
         self.client.flush().await;
         Flow::Close
     }

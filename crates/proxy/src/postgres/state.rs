@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use admission::{Reason, RequestType};
+use admission::RequestType;
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 use wire::postgres::backend::Status;
@@ -19,6 +20,7 @@ use super::exchange::Portals;
 use super::parameters::Parameters;
 use super::pins::Pins;
 use super::prepared::{ClientStatements, Prepared, Registry};
+use super::reject::Refusal;
 use super::server::Server;
 use super::settings::{ServerState, SessionSettings};
 use crate::gate::Pinned;
@@ -269,10 +271,13 @@ impl State {
         self.pins.hold(self.settings.book.held());
     }
 
-    /// Keeps the connection beyond the request in flight.
-    pub(crate) fn pin(&mut self) -> Result<(), Reason> {
+    /// Keeps the connection beyond the request in flight, or refuses the request.
+    pub(crate) fn pin(&mut self) -> Result<(), Refusal> {
         if let (None, Some(permit)) = (&self.pinned, &self.permit) {
-            self.pinned = Some(permit.pin()?);
+            self.pinned = Some(permit.pin().map_err(|reason| {
+                let refusal = Refusal::rejected(&self.gate, reason, (Duration::ZERO, Duration::ZERO), None);
+                refusal.named(&self.gate, permit.refuse(reason))
+            })?);
         }
         Ok(())
     }

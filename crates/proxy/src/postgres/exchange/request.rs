@@ -578,10 +578,7 @@ impl Exchange {
             return Ok(());
         }
         if scope.session.pins.is_empty() {
-            let at_once = std::time::Duration::ZERO;
-            let pinned = scope.session.pin();
-            pinned
-                .map_err(|reason| Refusal::rejected(&scope.session.gate, reason, (at_once, at_once), None))?;
+            scope.session.pin()?;
         }
         scope.session.send_pins(wanted);
         Ok(())

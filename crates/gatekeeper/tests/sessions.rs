@@ -297,6 +297,8 @@ fn a_setting_that_cannot_be_restored_costs_nobody_a_connection() {
     c.run("SET plpgsql.variable_conflict = 'bogus'");
     b.run("DO $$ BEGIN NULL; END $$");
     assert_eq!(c.query("SELECT 1"), "E(22023) Z(I)");
+    let counts = &scene.gate.status()["requests"];
+    assert_eq!((&counts["failed_total"], &counts["canceled_total"]), (&1.into(), &0.into()), "{counts}");
     assert_eq!(c.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
     assert_eq!(a.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
     assert_eq!(scene.lasting_processes(), before);

@@ -179,6 +179,9 @@ fn a_login_that_fails_is_told_with_who_asked_from_where_and_why() {
         stage.until_holds(why, || lines(&stage, &parts) == 1);
     }
     assert!(!stage.gate.log().contains("guess"));
+    // One got as far as the server, which denied it.
+    let counts = &stage.gate.status()["requests"];
+    assert_eq!((&counts["failed_total"], &counts["canceled_total"]), (&1.into(), &0.into()), "{counts}");
     let metrics = stage.gate.metrics();
     for count in ["\"denied\"} 2", "\"failure\"} 3"] {
         assert!(metrics.lines().any(|line| line.contains("login") && line.ends_with(count)), "{metrics}");

@@ -62,12 +62,13 @@ impl Session {
             return Ok(if refusal.ends_session() { Flow::Close } else { flow });
         }
         let _defining = (analysis.defines == Defines::Tables).then(|| self.shared.tables.define());
+        let begun = self.now();
         let named = match self.attach(what, analysis).await {
             Ok(named) => named,
             Err(failed) => {
-                // Nothing was sent.
+                // The server has denied it, or can't be asked: nobody has left.
                 if let Some(permit) = self.permit.take() {
-                    permit.give_up(Duration::ZERO);
+                    permit.complete(Outcome::Failure, self.now().since(begun));
                 }
                 let refusal = failed.into_refusal();
                 self.note_login(&refusal);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{Connection, Entry, Refused, Request, RequestType};
+use admission::{Connection, Entry, Outcome, Refused, Request, RequestType};
 use wire::postgres::backend::{self, Status};
 use wire::sql::Touches;
 
@@ -45,7 +45,8 @@ pub(super) enum Attached {
     Retry,
     /// There are none, and only a login could bring one.
     Gone,
-    Refused(Refusal),
+    /// How the request ends, and what its client is told.
+    Refused(Outcome, Refusal),
 }
 
 impl Session {
@@ -71,8 +72,10 @@ impl Session {
                 }
                 Attached::Retry => self.give_up_permit(),
                 Attached::Gone => return Err(self.end_with(&Refusal::pool_is_gone()).await),
-                Attached::Refused(refusal) => {
-                    self.give_up_permit();
+                Attached::Refused(outcome, refusal) => {
+                    if let Some(permit) = self.state.permit.take() {
+                        permit.complete(outcome, Duration::ZERO);
+                    }
                     return Err(self.refuse(&refusal, synced));
                 }
             }
@@ -278,7 +281,7 @@ impl Session {
         }
         if self.cancel.running(server) {
             self.release().await;
-            return Attached::Refused(Refusal::canceled_in_queue());
+            return Attached::Refused(Outcome::Canceled, Refusal::canceled_in_queue());
         }
         Attached::Ready
     }
@@ -310,7 +313,8 @@ impl Session {
         if let Some(server) = self.server.take_if(|_| !is_own) {
             self.shared.pools.put(server);
         }
-        Err(Attached::Refused(Refusal::settings(refused.setting.as_deref(), &refused.error)))
+        let refusal = Refusal::settings(refused.setting.as_deref(), &refused.error);
+        Err(Attached::Refused(Outcome::Failure, refusal))
     }
 
     /// Once any session may have asked which value a sequence gave it last, no connection tells a session
@@ -337,7 +341,7 @@ impl Session {
         if let Some(server) = self.server.take_if(|_| self.state.pins.is_empty()) {
             self.shared.pools.put(server);
         }
-        Err(Attached::Refused(Refusal::settings(None, &error)))
+        Err(Attached::Refused(Outcome::Failure, Refusal::settings(None, &error)))
     }
 
     /// Within a transaction, behind a RESET: what it returned to the connection's start, and not the

@@ -195,7 +195,7 @@ impl Session {
         match self.attach().await {
             Attached::Ready => Ok(true),
             Attached::Retry | Attached::Gone => Ok(false),
-            Attached::Refused(refusal) => Err(self.refuse(&refusal, synced)),
+            Attached::Refused(_, refusal) => Err(self.refuse(&refusal, synced)),
         }
     }
 

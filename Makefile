@@ -3,7 +3,7 @@
 .PHONY: help demo release package figures uplink proofs catalogue experiments test conformance conformance-psycopg lint bench fuzz setup
 
 help:
-	@echo 'make demo     a flash sale before a private PostgreSQL, and an overloaded site, with and without the gatekeeper (150 seconds)'
+	@echo 'make demo     a flash sale before a private PostgreSQL, and an overloaded site, with and without the gatekeeper (150 seconds once built)'
 	@echo 'make release  the gatekeeper as it is meant to run for good, guided by a profile of its own work: target/guided/gatekeeper (ten minutes)'
 	@echo 'make package  that gatekeeper as a .deb, a static one with its image, SBOM, manifests for Kubernetes, checksums: target/package'
 	@echo 'make figures  the figures of the papers, simulated: docs/results/figures (a few minutes)'

@@ -267,6 +267,22 @@ fn a_release_of_a_pin_is_undone_with_its_savepoint() {
 }
 
 #[test]
+fn changes_of_session_are_counted_with_a_reset_and_without() {
+    let (scene, mut first, mut second) = pair("ivy");
+    let counts = || {
+        let changes = &scene.gate.status()["pools"][0]["session_changes"];
+        ["reset_total", "unreset_total"].map(|name| changes[name].as_u64().unwrap())
+    };
+    (0..3).for_each(|_| [&mut first, &mut second].into_iter().for_each(|client| client.run("SELECT 1")));
+    assert_eq!(counts(), [0, 5]);
+    first.run("CREATE TEMPORARY TABLE own ()");
+    drop(first);
+    scene.until("its connection is reset", || counts() == [1, 6]);
+    second.run("SELECT 1");
+    assert_eq!(counts(), [1, 6]);
+}
+
+#[test]
 fn a_role_that_is_given_back_gives_the_connection_back() {
     let (scene, mut a, mut b) = pair("roles");
     for (set, back) in [

@@ -72,6 +72,7 @@ pub use token::{Token, TokenError};
 pub use why::{OvertakersReport, StoryReport, TypeCountReport, WaitReport, WhyReport};
 
 pub use crate::groups::ProcessorStatus;
+pub use crate::upstream::pool::SessionChangesView;
 pub use classes::ClassStatus;
 pub(crate) use classes::named_classes;
 pub use report::{
@@ -237,6 +238,8 @@ pub struct PoolView {
     pub idle: u32,
     /// Connections beside those, on which texts are prepared (PostgreSQL).
     pub spare: u32,
+    /// How often connections went to another session, where sessions share them.
+    pub session_changes: Option<SessionChangesView>,
 }
 
 /// The clients of one gate.

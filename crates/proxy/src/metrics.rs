@@ -20,6 +20,7 @@ use crate::admin::Admin;
 
 mod class;
 mod declared;
+mod pool;
 mod process;
 mod samples;
 mod scrape;
@@ -28,6 +29,7 @@ mod types;
 
 use class::CLASS;
 use declared::GATE;
+use pool::POOL;
 use process::{PROCESS, SYSTEM};
 use samples::Samples;
 use scrape::{GateScrape, Scrape};
@@ -82,7 +84,7 @@ struct Metric<S> {
 
 /// All that are read from a gate.
 fn of_gates() -> impl Iterator<Item = &'static Metric<GateScrape>> {
-    GATE.iter().chain(TYPES).chain(CLASS)
+    GATE.iter().chain(POOL).chain(TYPES).chain(CLASS)
 }
 
 /// Whether a metric is a time or an amount of work.

@@ -133,6 +133,28 @@ fn two_sessions_find_what_they_find_directly() {
 }
 
 #[test]
+fn changes_of_session_are_counted_with_a_reset_and_without() {
+    let stage = stage();
+    let mut sessions = [stage.client(), stage.client()];
+    let counts = || {
+        let changes = &stage.gate.status()["pools"][0]["session_changes"];
+        ["reset_total", "unreset_total"].map(|name| changes[name].as_u64().unwrap())
+    };
+    let [reset, unreset] = counts();
+    for _ in 0..3 {
+        sessions.iter_mut().for_each(|session| assert_eq!(session.query("SELECT 1 + 1").rows(), "2"));
+    }
+    assert_eq!(counts(), [reset + 6, unreset]);
+    share(&stage, &mut sessions);
+    // On a slow machine a second may pass from one to the other, which brings a reset.
+    stage.until_holds("both go on without a reset", || {
+        let [reset, unreset] = counts();
+        sessions.iter_mut().for_each(|session| assert_eq!(session.query(PLAIN).rows(), "1\n2\n3"));
+        counts() == [reset, unreset + 2]
+    });
+}
+
+#[test]
 fn a_statement_with_long_data_is_no_other_sessions() {
     let stage = stage();
     let text = "SELECT ? AS p FROM t LIMIT 1";

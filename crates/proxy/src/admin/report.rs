@@ -7,7 +7,7 @@ use admission::{GroupSnapshot, HeldTarget, Mode, RequestType, Snapshot, TypeSnap
 use serde::{Deserialize, Serialize};
 
 use super::classes::{ClassStatus, classes};
-use super::{GateView, LatenessView, PoolView, UpstreamView};
+use super::{GateView, LatenessView, PoolView, SessionChangesView, UpstreamView};
 use crate::gate::Driver;
 use crate::memory::MemoryView;
 use crate::metrics::shown::id;
@@ -228,6 +228,9 @@ pub struct PoolStatus {
     pub connections: u32,
     pub idle: u32,
     pub spare: u32,
+    /// How often connections went to another session, where sessions share them.
+    #[serde(default)]
+    pub session_changes: Option<SessionChangesView>,
 }
 
 /// What requests came to, since the start.
@@ -426,8 +429,8 @@ fn pinned(gate: &dyn GateView) -> HashMap<String, u32> {
 }
 
 impl From<PoolView> for PoolStatus {
-    fn from(PoolView { user, database, connections, idle, spare }: PoolView) -> Self {
-        Self { user, database, connections, idle, spare }
+    fn from(PoolView { user, database, connections, idle, spare, session_changes }: PoolView) -> Self {
+        Self { user, database, connections, idle, spare, session_changes }
     }
 }
 

@@ -68,7 +68,7 @@ impl GateView for Status {
             database: endpoint.address.to_string(),
             connections: endpoint.connections(),
             idle: u32::try_from(endpoint.idle()).unwrap_or(u32::MAX),
-            spare: 0,
+            ..PoolView::default()
         };
         self.gate.told().endpoints.all().iter().map(pool).collect()
     }

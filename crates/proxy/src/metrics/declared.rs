@@ -7,7 +7,6 @@ use admission::{GroupSnapshot, Work};
 use super::samples::Samples;
 use super::scrape::GateScrape;
 use super::{Kind, Metric, Seconds};
-use crate::admin::PoolView;
 use crate::observe::{Counts, REASONS};
 use crate::upstream::health::Condition;
 
@@ -316,69 +315,6 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         },
     },
     Metric {
-        name: "connections",
-        in_seconds: Seconds::No,
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "The budget of server connections",
-        read: |gate, out| out.gauge(&[], f64::from(gate.snapshot.connections)),
-    },
-    Metric {
-        name: "connections_allowed",
-        in_seconds: Seconds::No,
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "With connections = \"auto\": the connections that the server allows to ordinary users",
-        read: |gate, out| out.number(gate.ceiling.as_ref().and_then(|it| it.allowed)),
-    },
-    Metric {
-        name: "connections_others",
-        in_seconds: Seconds::No,
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "With connections = \"auto\": the server connections that others than this gate held at the last look",
-        read: |gate, out| out.number(gate.ceiling.as_ref().and_then(|it| it.others)),
-    },
-    Metric {
-        name: "connections_in_use",
-        in_seconds: Seconds::No,
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Server connections in use: by a request in flight, or kept by a session",
-        read: |gate, out| out.gauge(&[], f64::from(gate.snapshot.connections_in_use)),
-    },
-    Metric {
-        name: "connections_pinned",
-        in_seconds: Seconds::No,
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Server connections kept by sessions whose state can't be shared",
-        read: |gate, out| out.gauge(&[], f64::from(gate.snapshot.pinned)),
-    },
-    Metric {
-        name: "pinned_sessions",
-        in_seconds: Seconds::No,
-        kind: Kind::Gauge,
-        labels: &["reason"],
-        help: "Sessions that keep a server connection, by reason; a session may have several",
-        read: |gate, out| {
-            gate.pins.iter().try_for_each(|(reason, sessions)| out.gauge(&[reason], f64::from(*sessions)))
-        },
-    },
-    Metric {
-        name: "pool_connections",
-        in_seconds: Seconds::No,
-        kind: Kind::Gauge,
-        labels: &["user", "database", "state"],
-        help: "Server connections that exist, by pool, idle or busy",
-        read: |gate, out| {
-            gate.pools.iter().try_for_each(|PoolView { user, database, connections, idle, .. }| {
-                out.gauge(&[user, database, "idle"], f64::from(*idle))?;
-                out.gauge(&[user, database, "busy"], f64::from(connections.saturating_sub(*idle)))
-            })
-        },
-    },
-    Metric {
         name: "clients",
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
@@ -555,17 +491,6 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
             out.counter(&["found"], gate.clients.auth_queries_found)?;
             out.counter(&["unknown"], gate.clients.auth_queries_unknown)?;
             out.counter(&["failed"], gate.clients.auth_queries_failed)
-        },
-    },
-    Metric {
-        name: "pool_refills",
-        in_seconds: Seconds::No,
-        kind: Kind::Counter,
-        labels: &["outcome"],
-        help: "Server connections that the gate opened by itself because a pool had too few: success or failure",
-        read: |gate, out| {
-            out.counter(&["success"], gate.clients.openings_succeeded)?;
-            out.counter(&["failure"], gate.clients.openings_failed)
         },
     },
 ];

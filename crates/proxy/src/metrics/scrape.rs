@@ -79,6 +79,10 @@ fn by_user_and_database(mut pools: Vec<PoolView>) -> Vec<PoolView> {
         if is_same {
             kept.connections = kept.connections.saturating_add(pool.connections);
             kept.idle = kept.idle.saturating_add(pool.idle);
+            kept.session_changes
+                .iter_mut()
+                .zip(pool.session_changes)
+                .for_each(|(all, session_changes)| *all += session_changes);
         }
         is_same
     });
@@ -133,6 +137,7 @@ pub(super) struct ProcessScrape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::pool::SessionChangesView;
 
     #[test]
     fn pools_of_one_user_and_database_are_one_series() {
@@ -142,8 +147,10 @@ mod tests {
             connections,
             idle,
             spare: 0,
+            session_changes: Some(SessionChangesView { reset_total: 1, unreset_total: u64::from(idle) }),
         };
         let merged = by_user_and_database(vec![pool("app", 3, 1), pool("admin", 1, 1), pool("app", 4, 2)]);
-        assert_eq!(merged, [pool("admin", 1, 1), pool("app", 7, 3)]);
+        let session_changes = Some(SessionChangesView { reset_total: 2, unreset_total: 3 });
+        assert_eq!(merged, [pool("admin", 1, 1), PoolView { session_changes, ..pool("app", 7, 3) }]);
     }
 }

@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use parking_lot::Mutex;
 
 use super::server::{Key, NOBODY, Server};
-use crate::upstream::pool::IdleServer;
+use crate::upstream::pool::{IdleServer, SessionChanges, SessionChangesView};
 
 /// The idle connections, and how many there are in all.
 #[derive(Default)]
@@ -22,6 +22,7 @@ pub(super) struct Pool {
     idle: Mutex<VecDeque<Server>>,
     /// All that exist or are being opened.
     existing: Arc<AtomicUsize>,
+    session_changes: Arc<SessionChanges>,
     /// How often connections were left for those to another server. Changes while `idle` is locked.
     generation: AtomicU64,
     /// Idle connections that the server has ended.
@@ -31,13 +32,19 @@ pub(super) struct Pool {
 /// The place of one connection among those that may exist. It is free again when dropped.
 pub(super) struct Place {
     existing: Arc<AtomicUsize>,
+    /// Where connections are counted that go to another session.
+    pub(super) session_changes: Arc<SessionChanges>,
     generation: u64,
 }
 
 impl Place {
     /// A place beside those of the pool, for a connection that only kills. It is of no generation.
     pub(super) fn beside() -> Self {
-        Self { existing: Arc::new(AtomicUsize::new(1)), generation: u64::MAX }
+        Self {
+            existing: Arc::new(AtomicUsize::new(1)),
+            session_changes: Arc::default(),
+            generation: u64::MAX,
+        }
     }
 }
 
@@ -91,7 +98,8 @@ impl Pool {
         while self.existing.load(Ordering::Relaxed) >= connections && idle.pop_front().is_some() {}
         self.existing.fetch_add(1, Ordering::Relaxed);
         let generation = self.generation.load(Ordering::Relaxed);
-        Place { existing: Arc::clone(&self.existing), generation }
+        let (existing, session_changes) = (Arc::clone(&self.existing), Arc::clone(&self.session_changes));
+        Place { existing, session_changes, generation }
     }
 
     /// Whether a place is for a connection to the server that is used now.
@@ -122,6 +130,11 @@ impl Pool {
     pub(super) fn counts(&self) -> (usize, usize) {
         let idle = self.idle.lock().len();
         (self.existing.load(Ordering::Relaxed), idle)
+    }
+
+    /// How often connections went to another session.
+    pub(super) fn session_changes(&self) -> SessionChangesView {
+        self.session_changes.view()
     }
 
     /// The idle connections, for a console.

@@ -60,7 +60,7 @@ impl Server {
     /// Begins a reset, whose answer is read by the next session. A lock of the session's ends now, also one
     /// that the gate hasn't seen. Fails if the reset can't be sent at once.
     pub(super) fn release(&mut self) -> Result<(), Lost> {
-        self.due += self.put(&Command::ResetConnection);
+        self.put_reset();
         self.at = Point::default();
         self.statements.clear();
         self.left = Left::default();
@@ -90,6 +90,7 @@ impl Server {
     /// Resets the connection, and finds the SET that gives it the character set of its login again.
     pub(super) async fn names_of_login(&mut self) -> Result<String, Failed> {
         self.read_due().await?;
+        self.place.session_changes.reset();
         self.run(&Command::ResetConnection).await?;
         self.at = Point::default();
         let collation = String::from_utf8_lossy(&self.value("@@collation_connection").await?).into_owned();
@@ -136,6 +137,7 @@ impl Server {
             self.statements.clear();
             self.at = at;
             self.left.pass();
+            self.place.session_changes.unreset();
         }
         is_another && is_alike
     }

@@ -272,7 +272,7 @@ impl Server {
     pub(super) fn put_restore(&mut self, carried: &Carried, login: Option<&str>, at: Point) {
         if !self.is_at(at) {
             if self.at != Point::default() {
-                self.due += self.put(&Command::ResetConnection);
+                self.put_reset();
             }
             if login.is_some() {
                 self.due += self.put(&Command::Query(Query { attributes: &[], sql: b"SET NAMES utf8mb4" }));
@@ -319,6 +319,12 @@ impl Server {
         if self.pending.is_none() {
             self.pending = Some((self.at, self.database.clone()));
         }
+    }
+
+    /// Appends a reset of the connection. Its answer is due.
+    pub(super) fn put_reset(&mut self) {
+        self.place.session_changes.reset();
+        self.due += self.put(&Command::ResetConnection);
     }
 
     /// Appends a command of the gate's own, which has one answer.

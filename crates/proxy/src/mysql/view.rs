@@ -76,6 +76,7 @@ impl GateView for Status {
             connections: count(existing),
             idle: count(idle),
             spare: 0,
+            session_changes: Some(self.0.pool.session_changes()),
         }]
     }
 

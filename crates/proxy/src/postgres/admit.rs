@@ -277,6 +277,10 @@ impl Session {
         }
         let Some(server) = self.server.as_mut() else { return Attached::Retry };
         if self.state.shared {
+            let id = self.place.card.id;
+            if server.session_state.last.replace(id).is_some_and(|last| last != id) {
+                self.lease.iter().for_each(|lease| lease.session_changes().unreset());
+            }
             self.state.settings.tell(&server.parameters, &mut self.client.output);
         }
         if self.cancel.running(server) {

@@ -375,6 +375,8 @@ impl Session {
             discarded = server.simple_query(RESEED, ROUND_TRIP_LIMIT).await;
         }
         server.session_state.discard_all();
+        server.session_state.last = None;
+        self.lease.iter().for_each(|lease| lease.session_changes().reset());
         discarded.is_ok()
     }
 }

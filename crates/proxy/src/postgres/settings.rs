@@ -54,6 +54,8 @@ pub(crate) struct ServerState {
     pub(crate) settings: Settings,
     /// The sessions that sequences may have given values to.
     pub(crate) sequences: Sequences,
+    /// The session that had the connection last, if it wasn't reset behind that.
+    pub(crate) last: Option<u64>,
     /// What the server reported at the connection's login: to these its RESET returns.
     startup: Parameters,
 }

@@ -43,6 +43,7 @@ impl GateView for Status {
             connections: pool.connections,
             idle: pool.idle,
             spare: u32::from(pool.has_spare),
+            session_changes: Some(pool.session_changes),
         };
         Self::pools(self).into_iter().map(view).collect()
     }

@@ -42,9 +42,12 @@ use spare::Spare;
 pub(crate) mod growth;
 mod key;
 mod lease;
+mod session_changes;
 
 pub(crate) use key::{PoolKey, key};
 pub(crate) use lease::{Lease, Tenure};
+pub(crate) use session_changes::SessionChanges;
+pub use session_changes::SessionChangesView;
 pub(crate) use spare::SPARES_MAX;
 
 /// Numbers the pools.
@@ -79,6 +82,8 @@ pub struct PoolSnapshot {
     pub idle: u32,
     /// Whether there is another connection beside the budget, on which texts are prepared.
     pub has_spare: bool,
+    /// How often connections went to another session.
+    pub session_changes: SessionChangesView,
 }
 
 /// All pools of a gate.
@@ -134,6 +139,7 @@ struct Pool {
     /// Connections of the newest generation among `size`.
     newest: u32,
     sessions: u32,
+    session_changes: Arc<SessionChanges>,
     /// Since when the pool has no session.
     deserted: Option<Instant>,
     /// What the latest connection was given, and the first [`Server::id`] that was given the same.
@@ -168,6 +174,7 @@ impl Pool {
             spare: Spare::default(),
             newest: 0,
             sessions: 0,
+            session_changes: Arc::default(),
             deserted: None,
             defaults: None,
             same_since: 0,
@@ -477,6 +484,7 @@ impl Pools {
                 connections: pool.size,
                 idle: u32::try_from(pool.idle.len()).unwrap_or(u32::MAX),
                 has_spare: pool.spare.is_there(),
+                session_changes: pool.session_changes.view(),
             })
             .collect()
     }

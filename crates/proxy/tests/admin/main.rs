@@ -12,7 +12,7 @@ use admission::{Capacity, Event, Goal, HeldTarget, Lane, RequestType, Snapshot, 
 use proxy::Condition;
 use proxy::admin::{
     Admin, AdminSocket, BODY_BYTES_MAX, CONNECTIONS_MAX, CapacityWords, ClientsView, GateView, PoolView,
-    Status, TargetReport, Token, TypesReport, UpstreamView, serve,
+    SessionChangesView, Status, TargetReport, Token, TypesReport, UpstreamView, serve,
 };
 use proxy::observe::{Observer, Totals, TypeName, TypeRow};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -130,7 +130,14 @@ impl GateView for Fake {
     }
 
     fn pools(&self) -> Vec<PoolView> {
-        vec![PoolView { user: "app".into(), database: "shop".into(), connections: 5, idle: 2, spare: 0 }]
+        vec![PoolView {
+            user: "app".into(),
+            database: "shop".into(),
+            connections: 5,
+            idle: 2,
+            spare: 0,
+            session_changes: Some(SessionChangesView { reset_total: 6, unreset_total: 7 }),
+        }]
     }
 
     fn clients(&self) -> ClientsView {
@@ -331,6 +338,7 @@ async fn metrics_are_in_the_text_format_with_base_units() {
         "gatekeeper_connections_pinned{gate=\"shop\"} 1.0",
         "gatekeeper_queue_length{gate=\"shop\"} 3.0",
         "gatekeeper_pool_connections{gate=\"shop\",user=\"app\",database=\"shop\",state=\"busy\"} 3.0",
+        "gatekeeper_pool_session_changes_total{gate=\"shop\",user=\"app\",database=\"shop\",how=\"unreset\"} 7",
         "gatekeeper_clients{gate=\"shop\"} 7.0",
         "gatekeeper_logins_total{gate=\"shop\",outcome=\"failure\"} 2",
         "gatekeeper_type_work_seconds_total{gate=\"shop\",type=\"other\"} 0.01",

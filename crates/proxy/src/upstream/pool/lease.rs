@@ -5,7 +5,7 @@ use std::sync::Arc;
 use admission::PoolId;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Pools;
+use super::{Pools, SessionChanges};
 
 /// A living session of a pool: while it is held, the pool keeps at least one connection (if that doesn't
 /// die).
@@ -13,12 +13,16 @@ pub(crate) struct Lease {
     pub(super) pools: Arc<Pools>,
     pub(super) pool: PoolId,
     number: u64,
+    session_changes: Arc<SessionChanges>,
 }
 
 impl Lease {
     pub(super) fn new(pools: &Arc<Pools>, pool: PoolId) -> Self {
-        let number = pools.state.lock().pool(pool).map_or(0, |pool| pool.number);
-        Self { pools: Arc::clone(pools), pool, number }
+        let (number, session_changes) = match pools.state.lock().pool(pool) {
+            Some(pool) => (pool.number, Arc::clone(&pool.session_changes)),
+            None => Default::default(),
+        };
+        Self { pools: Arc::clone(pools), pool, number, session_changes }
     }
 
     /// The number of its pool: no other pool ever has it.
@@ -29,6 +33,11 @@ impl Lease {
     /// Whose session it is.
     pub(crate) fn pool(&self) -> PoolId {
         self.pool
+    }
+
+    /// Where the pool's connections are counted that go to another session.
+    pub(crate) fn session_changes(&self) -> &SessionChanges {
+        &self.session_changes
     }
 }
 

@@ -8,14 +8,11 @@
 mod prometheus;
 mod support;
 
-use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bench::postgres::free_port;
 use prometheus::{Prometheus, alerts, packaging};
-use regex::Regex;
 use serde_json::Value;
 use support::{Gate, server, session, until};
 
@@ -29,8 +26,9 @@ fn queries() -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let board = board();
     let panels = board["panels"].as_array().expect("panels");
+    // A row has no queries.
     let of_panel = |panel: &Value| {
-        let targets = panel["targets"].as_array().expect("targets").clone();
+        let targets = panel["targets"].as_array().cloned().unwrap_or_default();
         let title = text(&panel["title"]);
         targets.into_iter().map(move |target| (title.clone(), text(&target["expr"])))
     };
@@ -54,21 +52,8 @@ fn promtool(arguments: &[&str], input: &str) {
 }
 
 #[test]
-fn every_metric_of_board_and_rules_is_declared() {
-    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
-    let reference = std::fs::read_to_string(reference).expect("the reference is there");
-    let name = Regex::new(r"\b(?:gatekeeper|process)_[a-z_]+").expect("a pattern");
-    let declared: BTreeSet<_> = name.find_iter(&reference).map(|found| found.as_str().to_owned()).collect();
-    let (queries, alerts) = (queries(), alerts());
-    assert!(queries.len() > 20 && alerts.len() > 10, "{} queries, {} alerts", queries.len(), alerts.len());
-    for (of, expression) in queries.iter().chain(&alerts) {
-        for found in name.find_iter(expression) {
-            let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| found.as_str().strip_suffix(end));
-            let is_known =
-                declared.contains(found.as_str()) || base.is_some_and(|base| declared.contains(base));
-            assert!(is_known, "{of}: there is no metric {}", found.as_str());
-        }
-    }
+fn promtool_takes_the_alert_rules() {
+    assert!(alerts().len() > 10, "{} alerts", alerts().len());
     let rules = packaging("prometheus/gatekeeper.rules.yml");
     promtool(&["check", "rules", rules.to_str().expect("a text")], "");
 }
@@ -94,6 +79,7 @@ async fn a_real_prometheus_fills_every_panel() {
     let site = gate_with_classes();
     let prometheus = Prometheus::start(&[gate.admin_address(), site.admin_address()]);
     let client = session(&server, &gate).await;
+    assert!(queries().len() > 30, "{} queries", queries().len());
     // What a gate learns only in time: load goes on until each panel has something.
     for (title, query) in queries() {
         let query = query.replace("$__rate_interval", "10s").replace("$gate", ".*");

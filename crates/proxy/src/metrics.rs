@@ -1,8 +1,8 @@
 //! The metrics: declared once, each with its name, labels, unit, meaning and where its value comes from.
 //!
 //! `/metrics` reads the state of every gate once per scrape and writes it through these declarations, so
-//! nothing is counted twice and a request pays for no metric. The page `docs/reference/metrics.md` is
-//! generated from them.
+//! nothing is counted twice and a request pays for no metric. `docs/reference/metrics.md`, the board for
+//! Grafana and the alert rules for Prometheus are generated from them.
 //!
 //! **Bounds.** At most `metrics_types_max` types have series of their own (`metrics/shown.rs`), under a
 //! short id. The others count for `other`, so that all add up.
@@ -18,7 +18,10 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::admin::Admin;
 
+mod alerts;
+mod board;
 mod class;
+mod declarations;
 mod declared;
 mod pool;
 mod process;
@@ -27,7 +30,10 @@ mod scrape;
 pub(crate) mod shown;
 mod types;
 
+pub use alerts::rules;
+pub use board::board;
 use class::CLASS;
+pub use declarations::Undeclared;
 use declared::GATE;
 use pool::POOL;
 use process::{PROCESS, SYSTEM};

@@ -131,8 +131,12 @@ async fn what_is_too_much_is_refused_and_the_admin_listener_answers_meanwhile() 
     assert!(refused.field("retry-after").is_some());
     let problem: Value = serde_json::from_str(&refused.body).unwrap();
     assert_eq!(problem["reason"], "queue_full");
+    let waited_for = "The request was not begun. All 1 server connections are busy. If the service isn't busy, give \
+                      the gate more connections (connections).";
+    assert_eq!(problem["detail"], waited_for);
     let refused = ask(gate.port(), "/", &["Content-Type: application/grpc"]).unwrap();
     assert_eq!((refused.status, refused.field("grpc-status")), (200, Some("14")));
+    assert_eq!(refused.field("grpc-message"), Some(waited_for.to_lowercase().as_str()), "fields are read so");
     assert!(refused.field("grpc-retry-pushback-ms").is_some());
     let refused = ask(gate.port(), "/", &["Accept: text/html"]).unwrap();
     assert_eq!((refused.status, refused.body.as_str()), (503, "<h1>Busy</h1>"));
@@ -149,7 +153,7 @@ async fn what_is_too_much_is_refused_and_the_admin_listener_answers_meanwhile() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_lets_requests_wait_until_somebody_resumes() {
     let origin = Origin::start("site").await;
-    let gate = gate(&origin, &["queue_timeout = \"1h\""]);
+    let gate = gate(&origin, &["queue_timeout = \"1h\"", "queue_max = 2"]);
     let command = |name: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
         command.args([name, "--admin", &gate.admin_socket()]).status().unwrap().code()
@@ -159,6 +163,10 @@ async fn a_pause_lets_requests_wait_until_somebody_resumes() {
     assert_eq!(command("pause"), Some(1));
     let held = Asking::start(&gate, 2, "/");
     until_there_are(&gate, 2, 0).await;
+    let refused: Value = serde_json::from_str(&ask(gate.port(), "/", &[]).unwrap().body).unwrap();
+    let told = "The request was not begun. An operator has paused requests. Retry once an operator has let requests go \
+                on (RESUME).";
+    assert_eq!((&refused["reason"], &refused["detail"]), (&"queue_full".into(), &told.into()));
     assert_eq!(command("resume"), Some(0));
     assert!(held.all().await.iter().all(|told| told.status == 200));
     assert_eq!(gate.status()["paused"], serde_json::json!([]));

@@ -300,6 +300,25 @@ async fn a_class_in_the_background_goes_when_nobody_else_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_class_in_the_background_is_told_that_it_waited_for_others() {
+    let origin = Origin::start("site").await;
+    let crawl = "[[gate.class]]\nname = \"crawl\"\npath = \"/held/crawl\"\nbackground = true";
+    let gate = gate(&origin, &["connections = 1", "queue_max = 0", crawl]);
+    let first = start(&gate, "/held/crawl", None);
+    until_there_are(&gate, 0, 1).await;
+    let told = ask(gate.port(), "/held/crawl", &[]).unwrap();
+    let problem: Value = serde_json::from_str(&told.body).unwrap();
+    let detail = problem["detail"].as_str().expect("words");
+    assert_eq!((told.status, told.field("x-gatekeeper")), (503, Some("queue_full")));
+    assert!(
+        detail.contains("Requests of other classes go first.") && detail.contains("background"),
+        "{detail}"
+    );
+    origin.let_go(1);
+    assert_eq!(first.await.unwrap().status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_that_floods_goes_before_another_one_with_one_request_of_each_of_its_queues() {
     let origin = Origin::start("site").await;
     let tenants = "[[gate.class]]\nname = \"default\"\ntenant = \"header X-Tenant\"";

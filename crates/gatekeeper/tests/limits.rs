@@ -99,3 +99,31 @@ async fn a_pause_shows_and_a_refusal_says_that_it_was_waited_for() {
     assert!(told(&refused).hint().is_some_and(|it| it.contains("RELOAD")), "{refused:?}");
     console.simple_query("SET extra_float_digits = 3").await.expect("drivers do that");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_says_that_the_queue_is_full_and_what_it_waited_for() {
+    let server = server();
+    let reports = "[[gate.class]]\nname = \"reports\"\napplication = \"reports\"\nbackground = true";
+    let gate =
+        Gate::start(server.port(), &lines(&["connections = 1", "queue_max = 0", "long_limit = 0", reports]));
+    let url = server.dsn_through(gate.port());
+    for (application, why, advice) in [
+        ("shop", "All 1 server connections are busy.", "(connections)"),
+        ("reports", "Requests of other classes go first.", "(weight, background)"),
+    ] {
+        let url = format!("{url} application_name={application}");
+        let (lock, _) = connect(&server.dsn()).await.expect("a session beside the gate");
+        lock.batch_execute("SELECT pg_advisory_lock(38)").await.expect("it runs");
+        let (busy, _) = connect(&url).await.expect("a session");
+        let (refused, _) = connect(&url).await.expect("a session");
+        let waits = tokio::spawn(async move { busy.batch_execute("SELECT pg_advisory_xact_lock(38)").await });
+        until("the connection is busy", async || gate.status()["in_flight"] == 1).await;
+        let refused = refused.batch_execute("SELECT 1").await.expect_err("nobody may wait");
+        let (detail, hint) = (told(&refused).detail().unwrap_or(""), told(&refused).hint().unwrap_or(""));
+        assert_eq!(detail, format!("The queue is full (queue_max). {why}"));
+        assert!(hint.contains(advice), "{hint}");
+        drop(lock);
+        waits.await.expect("no panic").expect("it ends");
+        until("the connection is free", async || gate.status()["in_flight"] == 0).await;
+    }
+}

@@ -1,4 +1,4 @@
-//! What a refused request has waited for, in words for its client.
+//! What a refused request has waited for and what helps, in words for its client. None needs a JSON escape.
 
 use std::fmt;
 use std::time::Duration;
@@ -58,6 +58,35 @@ impl Driver {
             // Where requests only take turns, the reason says enough.
             Obstacle::Scout | Obstacle::Turn => return None,
         })
+    }
+}
+
+impl Cause {
+    /// What helps, beside another try.
+    pub(crate) const fn advice(self) -> &'static str {
+        match self {
+            Self::Paused => "Retry once an operator has let requests go on (RESUME).",
+            Self::Stall => "Look at what the service itself waits for: a lock, a disk, another service.",
+            Self::LongLane { .. } => "If they should run sooner, give long requests more room (long_limit).",
+            Self::Group => {
+                "More at once would wait for one another in the service: keep locks for a shorter time (contention)."
+            }
+            Self::Class => {
+                "If they should run sooner, give their class more weight, or take it out of the background (weight, \
+                 background)."
+            }
+            Self::Silent { .. } => {
+                "If they stay idle, end transactions sooner, bound their pauses (idle_transaction_timeout), or give \
+                 the gate more connections."
+            }
+            Self::Requests { .. } => {
+                "More at once have completed no more; if the service isn't busy, leave the limit out (capacity)."
+            }
+            Self::Work => "If the service isn't busy, let more work be in flight (capacity).",
+            Self::Connections { .. } => {
+                "If the service isn't busy, give the gate more connections (connections)."
+            }
+        }
     }
 }
 

@@ -101,6 +101,28 @@ fn a_full_queue_of_one_user_refuses_only_its_own() {
 }
 
 #[test]
+fn a_refusal_says_that_the_queue_is_full_and_what_it_waited_for() {
+    let stage = stage(&["connections = 1", "queue_max = 0", "long_limit = 0", TWO, "background = true"]);
+    stage.server.query("CREATE OR REPLACE TABLE witness.waited_for (v INT)").unwrap();
+    for (user, password, why, key) in [
+        ("shop", "s", "All 1 server connections are busy.", "(connections)"),
+        ("report_7", "r", "Requests of other classes go first.", "(weight, background)"),
+    ] {
+        let [mut busy, mut refused] = [0, 1].map(|_| stage.login(user, password).unwrap());
+        let mut lock = stage.direct();
+        lock.query("LOCK TABLES waited_for WRITE");
+        let waits = thread::spawn(move || busy.query("SELECT COUNT(*) FROM waited_for").rows());
+        stage.until("in_flight", 1);
+        let told = refused.query("SELECT 1").error().message;
+        assert!(told.contains("the queue is full (queue_max); try it again. "), "{told}");
+        assert!(told.contains(why) && told.contains(key), "{told}");
+        lock.query("UNLOCK TABLES");
+        assert_eq!(waits.join().unwrap(), "0");
+        stage.until("in_flight", 0);
+    }
+}
+
+#[test]
 fn two_backlogged_users_are_served_by_their_weights() {
     const OF_EACH: usize = 40;
     let stage = stage(&["connections = 1", "capacity = \"none\"", "long_limit = 0", TWO]);

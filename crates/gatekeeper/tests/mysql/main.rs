@@ -85,6 +85,9 @@ fn a_transaction_keeps_its_connection_and_who_waits_too_long_is_refused_and_goes
     let told = second.query("SELECT COUNT(*) FROM held").error();
     assert_eq!((told.code, told.state.as_str()), (1205, "HY000"));
     assert!(told.message.contains("queue_timeout"), "{}", told.message);
+    for words in ["idle transactions hold 1 of them", "(idle_transaction_timeout)"] {
+        assert!(told.message.contains(words), "{}", told.message);
+    }
     let (_, id) = told.message.rsplit_once("(gatekeeper why ").expect("it names the request");
     let mut why = std::process::Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
     why.args(["why", id.trim_end_matches(')'), "--json", "--admin", &stage.gate.admin_address()]);

@@ -127,7 +127,8 @@ fn who_waits_through_a_pause_for_too_long_is_told_so() {
     stage.until("in_flight", 0);
     assert_eq!(command(&stage, "pause", &[]).0, Some(0));
     let told = session.query("SELECT 1").error();
-    assert!(told.code == 1205 && told.message.contains("an operator has paused"), "{}", told.message);
+    assert!(told.code == 1205 && told.message.contains("requests are paused"), "{}", told.message);
+    assert!(told.message.contains("let requests go on (RESUME)."), "{}", told.message);
     assert_eq!(command(&stage, "resume", &[]).0, Some(0));
     assert_eq!(session.query("SELECT 1").rows(), "1");
 }

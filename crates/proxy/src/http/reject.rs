@@ -31,6 +31,7 @@ use serde_json::json;
 use super::body::ToClient;
 use super::fields::Fault;
 use super::present::{Field, Present};
+use crate::cause::Cause;
 use crate::gate::Driver;
 
 /// Says that the gate has answered, and why.
@@ -80,7 +81,7 @@ pub(crate) fn explained(head: &[u8]) -> Option<Vec<u8>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The judge refused it.
-    Rejected(Reason, Again),
+    Rejected(Reason, Told),
     /// The gate itself is late.
     Late,
     /// The process has no room for its body, or for its head over HTTP/2.
@@ -99,9 +100,11 @@ pub(crate) enum Refusal {
     LateAnswer,
 }
 
-/// What the client of a refused request may do.
+/// What the client of a refused request is told beside the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Again {
+pub(crate) struct Told {
+    /// What it waited for.
+    cause: Option<Cause>,
     /// After how long another try may be worth it.
     after: Duration,
     /// What `gatekeeper why` knows the request by.
@@ -111,7 +114,8 @@ pub(crate) struct Again {
 /// A refusal by the gate, with when another try may be worth it: not all at once.
 pub(crate) fn rejected(driver: &Driver, refused: Refused, number: u64) -> Refusal {
     let after = driver.retry_after().mul_f64(rand::random_range(1.0..1.5));
-    Refusal::Rejected(refused.reason, Again { after, id: format!("{}/{number}", driver.name()) })
+    let id = format!("{}/{number}", driver.name());
+    Refusal::Rejected(refused.reason, Told { cause: driver.cause(refused), after, id })
 }
 
 /// What a refusal has to fit.
@@ -174,6 +178,9 @@ impl Refusal {
                 "The service has as much to do as it can, and requests like this one ask for more than their share of it; \
                  the request was not begun."
             }
+            Self::Rejected(_, Told { cause: Some(cause), .. }) => {
+                return Cow::Owned(format!("The request was not begun. {cause} {}", cause.advice()));
+            }
             Self::Rejected(..) => "The service has as much to do as it can; the request was not begun.",
             Self::Late => "The gate has more to do than it can; the request was not begun.",
             Self::NoRoom => "The gate has no room for this request.",
@@ -200,7 +207,7 @@ impl Refusal {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Rejected(Reason::Deadline | Reason::DeadlineUnreachable, _) => None,
-            Self::Rejected(_, again) => Some(again.after),
+            Self::Rejected(_, told) => Some(told.after),
             Self::Late | Self::NoRoom => Some(LATE_RETRY.mul_f64(rand::random_range(1.0..3.0))),
             _ => None,
         }
@@ -211,7 +218,7 @@ impl Refusal {
         let mut response = if wanted.is_grpc { self.to_grpc() } else { self.to_http(wanted, page) };
         let fields = response.headers_mut();
         fields.insert(GATEKEEPER, HeaderValue::from_static(self.name()));
-        if let Self::Rejected(_, Again { id, .. }) = self
+        if let Self::Rejected(_, Told { id, .. }) = self
             && let Ok(id) = HeaderValue::from_str(id)
         {
             fields.insert(REQUEST, id);
@@ -300,7 +307,8 @@ mod tests {
     use super::*;
 
     fn refusal(reason: Reason) -> Refusal {
-        Refusal::Rejected(reason, Again { after: Duration::from_millis(1_200), id: "shop/7".to_owned() })
+        let told = Told { cause: None, after: Duration::from_millis(1_200), id: "shop/7".to_owned() };
+        Refusal::Rejected(reason, told)
     }
 
     fn wanted(fields: &[(HeaderName, &'static str)]) -> Wanted {

@@ -60,7 +60,6 @@ impl Refusal {
         let gate = driver.name();
         let cause = driver.cause(refused);
         let why = match refused.reason {
-            _ if cause == Some(Cause::Paused) => "an operator has paused requests",
             Reason::QueueFull => "the queue is full (queue_max)",
             Reason::QueueTimeout => "it waited for queue_timeout",
             Reason::Deadline => "its deadline passed in the queue",
@@ -70,11 +69,14 @@ impl Refusal {
             Reason::OverShare => "requests like this one have more than their share",
             Reason::PinnedMax => "it needs a connection of its own, and no more may be kept (pinned_max)",
         };
-        let mut message = format!("gatekeeper {gate:?}: overloaded, {outcome}: {why}; try it again");
-        if let Some(cause) = cause.filter(|cause| *cause != Cause::Paused) {
-            message = format!("{message}. {cause}");
-        }
-        Self::new(1205, *b"HY000", message)
+        let message = match cause {
+            Some(Cause::Paused) => format!("requests are paused, {outcome}. {}", Cause::Paused.advice()),
+            Some(cause) => {
+                format!("overloaded, {outcome}: {why}; try it again. {cause} {}", cause.advice())
+            }
+            None => format!("overloaded, {outcome}: {why}; try it again"),
+        };
+        Self::new(1205, *b"HY000", format!("gatekeeper {gate:?}: {message}"))
     }
 
     /// Names the request, as `gatekeeper why` takes it.

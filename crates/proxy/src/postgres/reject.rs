@@ -26,23 +26,6 @@ use super::server::QueryError;
 use super::transaction::Left;
 use crate::cause::Cause;
 
-/// What helps against a cause beside another try, if it isn't the load.
-const fn advice(cause: Cause) -> Option<&'static str> {
-    match cause {
-        Cause::LongLane { .. } => {
-            Some("If they should run sooner, give long requests more room (long_limit).")
-        }
-        Cause::Silent { .. } => Some(
-            "If they stay idle, end transactions sooner, bound their pauses (idle_transaction_timeout), or give the gate more connections.",
-        ),
-        Cause::Work => Some("If the database isn't busy, let more work be in flight (capacity)."),
-        Cause::Connections { .. } => {
-            Some("If the database isn't busy, give the gate more connections (connections).")
-        }
-        Cause::Paused | Cause::Stall | Cause::Group | Cause::Class | Cause::Requests { .. } => None,
-    }
-}
-
 /// What a server process says whose server has crashed.
 const CRASH: &str = "57P02";
 
@@ -111,26 +94,20 @@ impl Refusal {
         if let Some(cause) = cause {
             detail = format!("{detail} {cause}");
         }
-        let advised = cause.and_then(advice);
-        let hint = match reason {
-            _ if cause == Some(Cause::Paused) => {
-                "Retry once an operator has let requests go on (RESUME).".to_owned()
+        let retry = retry.as_secs_f64().ceil();
+        let hint = match (reason, cause) {
+            (_, Some(Cause::Paused)) => Cause::Paused.advice().to_owned(),
+            (_, Some(cause)) => format!("Retry after {retry} s. {}", cause.advice()),
+            (Reason::OverShare, _) => {
+                format!("Retry after {retry} s; requests of others are served meanwhile.")
             }
-            _ if advised.is_some() => {
-                format!("Retry after {} s. {}", retry.as_secs_f64().ceil(), advised.unwrap_or_default())
+            (Reason::QueueFull | Reason::QueueTimeout | Reason::QueueDelay | Reason::Target, _) => {
+                format!("Retry after {retry} s; if this is ordinary load, the database needs more capacity.")
             }
-            Reason::OverShare => format!(
-                "Retry after {} s; requests of others are served meanwhile.",
-                retry.as_secs_f64().ceil()
-            ),
-            Reason::QueueFull | Reason::QueueTimeout | Reason::QueueDelay | Reason::Target => format!(
-                "Retry after {} s; if this is ordinary load, the database needs more capacity.",
-                retry.as_secs_f64().ceil()
-            ),
-            Reason::Deadline | Reason::DeadlineUnreachable => {
+            (Reason::Deadline | Reason::DeadlineUnreachable, _) => {
                 "The answer would have come too late: the statement was not sent.".to_owned()
             }
-            Reason::PinnedMax => {
+            (Reason::PinnedMax, _) => {
                 "Avoid session state (temporary tables, session locks, LISTEN, SQL PREPARE), raise \
                                   pinned_max, or use pooling = \"session\"."
                     .to_owned()
@@ -487,8 +464,18 @@ mod tests {
         let (detail, hint) = told(Cause::Paused);
         assert!(detail.ends_with("An operator has paused requests."), "{detail}");
         assert!(hint.contains("RESUME"), "{hint}");
-        assert!(told(Cause::LongLane { most: 2 }).0.ends_with("At most 2 long requests run at once."));
-        assert!(told(Cause::Work).1.starts_with("Retry after 7 s"));
+        for (cause, said, key) in [
+            (Cause::LongLane { most: 2 }, "At most 2 long requests run at once.", "(long_limit)"),
+            (Cause::Requests { most: 8 }, "At most 8 requests run at once (capacity).", "(capacity)"),
+            (Cause::Work, "As much work is in flight as the capacity allows.", "(capacity)"),
+            (Cause::Class, "Requests of other classes go first.", "(weight, background)"),
+            (Cause::Group, "as many of these run as do well.", "(contention)"),
+            (Cause::Stall, "The service answers no request.", "what the service itself waits for"),
+        ] {
+            let (detail, hint) = told(cause);
+            assert!(detail.ends_with(said), "{detail}");
+            assert!(hint.starts_with("Retry after 7 s. ") && hint.contains(key), "{hint}");
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Each user with a hash that the gate can check gets its line. Any other user gets a comment, which says
 //! why there is no line, and what to do. A user without a password gets no line either: at the server only
-//! some hosts may log in as that user, at the gate every client could.
+//! some hosts may log in as that user, at the gate every client could. What the server itself refuses (a
+//! locked account, a login without TLS) is told in a comment beside the line: clients hear its answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,16 +29,52 @@ use crate::upstream::dial::Dial;
 use crate::upstream::resolver::Lookup;
 use crate::users_file::FILE_BYTES_MAX;
 
-/// What a server keeps of each account, and whether that is locked: of MariaDB, of MySQL, and of servers that
-/// know of no locks or don't tell them. MariaDB before 10.4 has the hashes of `mysql_native_password` in a
-/// column of their own.
-const QUERIES: [&str; 3] = [
-    "SELECT user, host, plugin, IF(authentication_string = '', password, authentication_string), \
-     COALESCE(JSON_EXTRACT(priv, '$.account_locked'), 'false') = 'true' \
-     FROM mysql.user JOIN mysql.global_priv USING (user, host) ORDER BY user, host",
-    "SELECT user, host, plugin, authentication_string, account_locked = 'Y' FROM mysql.user ORDER BY user, host",
-    "SELECT user, host, plugin, IF(authentication_string = '', password, authentication_string), NULL \
-     FROM mysql.user ORDER BY user, host",
+/// What a server keeps of each account, words of [`NOTES`], and the tables: of MariaDB, of MySQL, and of
+/// MariaDB for those who may not read `mysql.global_priv`. MariaDB before 10.4 has the hashes of
+/// `mysql_native_password` in a column of their own.
+const QUERIES: [[&str; 3]; 3] = [
+    [
+        "IF(authentication_string = '', password, authentication_string)",
+        "IF(JSON_EXTRACT(priv, '$.account_locked') = 'true', 'locked', ''), \
+         IF(password_expired = 'Y' OR JSON_VALUE(priv, '$.password_last_changed') + 86400 * NULLIF(COALESCE( \
+         NULLIF(JSON_VALUE(priv, '$.password_lifetime'), -1), @@default_password_lifetime), 0) \
+         < UNIX_TIMESTAMP(), 'expired', '')",
+        "mysql.user JOIN mysql.global_priv USING (user, host)",
+    ],
+    [
+        "authentication_string",
+        "IF(account_locked = 'Y', 'locked', ''), \
+         IF(password_expired = 'Y' OR TIMESTAMPDIFF(DAY, password_last_changed, NOW()) >= NULLIF(COALESCE( \
+         password_lifetime, @@default_password_lifetime), 0), 'expired', '')",
+        "mysql.user",
+    ],
+    [
+        "IF(authentication_string = '', password, authentication_string)",
+        "IF(password_expired = 'Y', 'expired', '')",
+        "mysql.user",
+    ],
+];
+/// The word for what an account asks of TLS.
+const TLS: &str =
+    "IF(ssl_type = 'SPECIFIED', IF(CONCAT(x509_issuer, x509_subject) = '', 'CIPHER', 'X509'), ssl_type)";
+/// What the server asks of an account beside its password, or refuses: the word for it, and what to do.
+const NOTES: [(&str, &str); 5] = [
+    ("locked", "is locked: the server lets nobody in before ALTER USER … ACCOUNT UNLOCK."),
+    (
+        "expired",
+        "has a password that has expired: logins through the gate fail. Give it another there (ALTER USER … \
+         IDENTIFIED BY …), and import again.",
+    ),
+    ("ANY", "takes TLS only: the gate needs upstream_tls_mode."),
+    (
+        "CIPHER",
+        "takes TLS with one cipher only: the gate needs upstream_tls_mode, and the server has to choose it.",
+    ),
+    (
+        "X509",
+        "asks for a client's certificate, and the gate has none to show: logins fail. Let it REQUIRE SSL instead, and \
+         set upstream_tls_mode.",
+    ),
 ];
 /// The longest that the whole may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -52,10 +89,6 @@ const NOT_LET_IN: [u16; 2] = [1045, 1698];
 const HEAD: &str = "\
 ; Users of a server, by `gatekeeper users import`. A hash lets nobody in by itself, but can be guessed
 ; at: keep the file to its owner (chmod 600). The server sees clients at the gate's address.
-";
-
-const NO_LOCKS: &str = "\
-; The server hasn't told which accounts are locked. MariaDB 10.4 does after GRANT SELECT ON mysql.global_priv.
 ";
 
 /// Where a server is, and the user that asks it.
@@ -89,15 +122,13 @@ struct Account {
     host: String,
     plugin: String,
     kept: Zeroizing<String>,
-    /// Whether the server lets nobody in by it; `None`: it hasn't told.
-    is_locked: Option<bool>,
+    /// Words of [`NOTES`].
+    notes: String,
 }
 
 /// Why an account has no line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Lack {
-    /// It is locked.
-    Lock,
     /// It has no password.
     Password,
     /// Its text is no hash.
@@ -116,19 +147,25 @@ pub async fn import(asked: &Asked) -> Result<Imported, String> {
     let told = timeout(LIMIT, ask(asked)).await.unwrap_or(Err(Failed::Lost(Lost::Late)));
     let accounts = told.map_err(|failed| {
         let refusal = failed.into_refusal();
+        let is_local = matches!(asked.upstream, Address::Unix(_));
         let hint = match refusal.code() {
             code if NOT_READABLE.contains(&code) => {
                 "; GRANT SELECT ON mysql.user to it, or name another account by --user"
             }
-            code if NOT_LET_IN.contains(&code) && asked.password.is_none() => {
+            code if !NOT_LET_IN.contains(&code) => "",
+            _ if asked.password.is_none() && is_local => {
+                "; no password was given: name its file by --password-file, or run the command as the system's user \
+                 of this name, if the account has unix_socket"
+            }
+            _ if asked.password.is_none() => {
                 "; no password was given: name its file by --password-file, or ask over the server's socket: \
                  --upstream unix:/PATH"
             }
-            code if NOT_LET_IN.contains(&code) => {
+            _ if is_local => "; see that the password is that of the account, and that it may log in from localhost",
+            _ => {
                 "; see that the password is that of the account, and that it may log in from here: some may only over \
                  the server's socket (--upstream unix:/PATH)"
             }
-            _ => "",
         };
         let (Asked { upstream, user, .. }, why) = (asked, shown(&refusal.message()));
         format!("cannot read the accounts of {upstream} as {user:?}: {why}{hint}")
@@ -164,14 +201,17 @@ async fn ask(asked: &Asked) -> Result<Vec<Account>, Failed> {
     let (tls, needed) = (asked.tls.as_deref(), Capabilities(0));
     let reached = Reached { way: &way, tls, channel, handshake: &handshake, needed };
     let mut server = Server::enter(reached, &key, &credential, Place::beside()).await?;
-    let [of_mariadb, of_mysql, of_others] = QUERIES;
-    for sql in [of_mariadb, of_mysql] {
-        match accounts(&mut server, sql).await {
-            Err(Failed::Refused(_)) => {}
-            told => return told,
+    let mut told = Ok(Vec::new());
+    for [kept, notes, tables] in QUERIES {
+        let sql = format!(
+            "SELECT user, host, plugin, {kept}, CONCAT_WS(' ', {notes}, {TLS}) FROM {tables} ORDER BY user, host"
+        );
+        told = accounts(&mut server, &sql).await;
+        if !matches!(told, Err(Failed::Refused(_))) {
+            break;
         }
     }
-    accounts(&mut server, of_others).await
+    told
 }
 
 async fn accounts(server: &mut Server, sql: &str) -> Result<Vec<Account>, Failed> {
@@ -181,12 +221,12 @@ async fn accounts(server: &mut Server, sql: &str) -> Result<Vec<Account>, Failed
             bytes += row.len() as u64;
             rows += 1;
             let Ok(values) = parse_row(row, count) else { return };
-            if let ([user, host, plugin, kept, lock], true) = (values.as_slice(), bytes <= FILE_BYTES_MAX) {
+            if let ([user, host, plugin, kept, notes], true) = (values.as_slice(), bytes <= FILE_BYTES_MAX) {
                 let text =
                     |value: &Option<&[u8]>| String::from_utf8_lossy(value.unwrap_or_default()).into_owned();
                 let (user, host, plugin) = (text(user), text(host), text(plugin));
-                let (kept, is_locked) = (Zeroizing::new(text(kept)), lock.map(|lock| lock == b"1"));
-                accounts.push(Account { user, host, plugin, kept, is_locked });
+                let (kept, notes) = (Zeroizing::new(text(kept)), text(notes));
+                accounts.push(Account { user, host, plugin, kept, notes });
             }
         })
         .await?;
@@ -206,9 +246,6 @@ impl Account {
     /// The secret as a users file has it.
     fn secret(&self) -> Result<String, Lack> {
         let plugin = self.plugin.as_str();
-        if self.is_locked == Some(true) {
-            return Err(Lack::Lock);
-        }
         if OF_PASSWORDS.contains(&plugin) {
             return Err(Lack::Clear(plugin.to_owned()));
         }
@@ -235,12 +272,22 @@ fn written(accounts: &[Account]) -> Imported {
         by_user.entry(&account.user).or_default().push(account);
     }
     let mut all = Imported { text: HEAD.to_owned(), ..Imported::default() };
-    if accounts.iter().any(|account| account.is_locked.is_none()) {
-        all.text.push_str(NO_LOCKS);
-    }
-    for (user, accounts) in by_user {
-        let is_in = put_user(&mut all.text, user, &accounts);
+    for (user, accounts) in &by_user {
+        let is_in = put_user(&mut all.text, user, accounts);
         *(if is_in { &mut all.users } else { &mut all.left_out }) += 1;
+    }
+    for Account { host, .. } in by_user.get("").into_iter().flatten().filter(|it| it.host != "%") {
+        // The server looks for the host first, and for the name only among the accounts of the host.
+        let is_hidden = |hosts: &[&Account]| {
+            hosts.iter().any(|it| it.host == "%") && hosts.iter().all(|it| it.host != *host)
+        };
+        if let Some((user, _)) = by_user.iter().find(|(_, accounts)| is_hidden(accounts)) {
+            let (user, host) = (shown(user), host.escape_debug());
+            all.text.push_str(&format!(
+                "; From {host} the server takes \"{user}\" for the account without a name, and refuses the password: DROP \
+                 USER ''@'{host}'.\n"
+            ));
+        }
     }
     all
 }
@@ -272,6 +319,13 @@ fn put_user(out: &mut String, user: &str, accounts: &[&Account]) -> bool {
         put(format!("; {shown} ({hosts}) can't stand in a line: give the account another name."));
         return false;
     }
+    for (word, note) in NOTES {
+        let noted = accounts.iter().filter(|it| it.notes.split(' ').any(|other| other == word));
+        let hosts: Vec<_> = noted.map(|account| account.host.escape_debug().to_string()).collect();
+        if !hosts.is_empty() {
+            put(format!("; {shown} ({}) {note}", hosts.join(", ")));
+        }
+    }
     match secrets.as_slice() {
         [Ok(secret)] => {
             if !accounts.iter().any(|account| account.host == "%") {
@@ -279,9 +333,6 @@ fn put_user(out: &mut String, user: &str, accounts: &[&Account]) -> bool {
             }
             put(format!("{name} \"{secret}\""));
             return true;
-        }
-        [Err(Lack::Lock)] => {
-            put(format!("; {shown} ({hosts}) is locked: unlock it there (ALTER USER … ACCOUNT UNLOCK)."));
         }
         [Err(Lack::Password)] => {
             put(format!(
@@ -307,10 +358,6 @@ fn put_user(out: &mut String, user: &str, accounts: &[&Account]) -> bool {
             put("; address: remove the semicolon of that one.".to_owned());
             for account in accounts {
                 let (host, secret) = (account.host.escape_debug(), account.secret());
-                if secret == Err(Lack::Lock) {
-                    put(format!("; of {host}: locked there."));
-                    continue;
-                }
                 let secret = secret.unwrap_or_else(|lack| lack.stand_in().to_owned());
                 put(format!("; of {host}:"));
                 put(format!("; {name} \"{secret}\""));
@@ -325,7 +372,7 @@ impl Lack {
     const fn stand_in(&self) -> &'static str {
         match self {
             Self::Password => "",
-            Self::Lock | Self::Hash | Self::Clear(_) | Self::Plugin(_) => "the password",
+            Self::Hash | Self::Clear(_) | Self::Plugin(_) => "the password",
         }
     }
 }
@@ -335,19 +382,10 @@ mod tests {
     use super::*;
 
     const NATIVE: &str = "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
-    const LOCKED: &str = "!*14E65567ABDB5135D0CFD9A70B3032C179A49EE7";
 
-    /// An account, locked with an exclamation mark before its hash.
     fn account([user, host, plugin, kept]: [&str; 4]) -> Account {
         let [user, host, plugin, kept] = [user, host, plugin, kept].map(str::to_owned);
-        let is_locked = Some(kept.starts_with('!'));
-        Account {
-            user,
-            host,
-            plugin,
-            kept: Zeroizing::new(kept.trim_start_matches('!').to_owned()),
-            is_locked,
-        }
+        Account { user, host, plugin, kept: Zeroizing::new(kept), notes: String::new() }
     }
 
     fn lines(accounts: &[[&str; 4]]) -> (Vec<String>, usize, usize) {
@@ -384,12 +422,6 @@ mod tests {
         for (accounts, reason, remedy) in [
             (vec![["", "localhost", "", ""]], "without a name", "with a name only"),
             (vec![["closed", "%", native::NAME, "invalid"]], "is closed", "Give it a password"),
-            (vec![["shut", "%", native::NAME, LOCKED]], "is locked", "ACCOUNT UNLOCK"),
-            (
-                vec![["two", "%", native::NAME, NATIVE], ["two", "localhost", native::NAME, LOCKED]],
-                "accounts that differ (%, localhost)",
-                "\n; of localhost: locked there.",
-            ),
             (vec![["open", "%", caching_sha2::NAME, ""]], "has no password", "\n; \"open\" \"\""),
             (vec![["signer", "%", "ed25519", "x"]], "has ed25519", "\n; \"signer\" \"the password\""),
             (vec![["local", "localhost", "unix_socket", ""]], "has unix_socket", "mysql_native_password"),
@@ -420,8 +452,18 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_tells_no_locks_is_told_of() {
-        let account = Account { is_locked: None, ..account(["ann", "%", native::NAME, NATIVE]) };
-        assert!(written(&[account]).text.contains("which accounts are locked"));
+    fn a_nameless_account_is_told_of_that_hides_others() {
+        let nameless = ["", "localhost", "", ""];
+        let told = |others: &[&str]| {
+            let others = others.iter().map(|host| ["ann", *host, native::NAME, NATIVE]);
+            lines(&std::iter::once(nameless).chain(others).collect::<Vec<_>>()).0.join("\n")
+        };
+        for (others, is_hidden) in
+            [(&["%"][..], true), (&["%", "10.%"], true), (&["%", "localhost"], false), (&["10.%"], false)]
+        {
+            let told = told(others);
+            assert_eq!(told.contains("takes \"ann\" for the account without a name"), is_hidden, "{told}");
+            assert_eq!(told.contains("DROP USER ''@'localhost'"), is_hidden, "{told}");
+        }
     }
 }

@@ -260,6 +260,7 @@ impl<'a> Reader<'a> {
         };
         Upstream {
             service,
+            replicas: 1,
             at_once,
             speed: section.read("speed", raw::steps),
             round_trip: section.read("round_trip", raw::at_most_a_day),

@@ -159,7 +159,8 @@ impl<'a, O: Observer> Engine<'a, O> {
         gate.recall(Instant::ZERO, &scenario.known());
         let connections = scenario.application.iter().flat_map(|before| 0..before.connections);
         let connections = connections.map(|_| gate.connect()).collect();
-        let loads = scenario.types.iter().map(|kind| Load { weight: kind.weight, lock: kind.lock }).collect();
+        let loads: Vec<_> =
+            scenario.types.iter().map(|kind| Load { weight: kind.weight, lock: kind.lock }).collect();
         let (from, to) = (nanos(scenario.warm_up), nanos(scenario.duration));
         let mut agenda = Agenda::default();
         for (step, (at, _)) in scenario.upstream.speed.iter().enumerate() {
@@ -178,7 +179,7 @@ impl<'a, O: Observer> Engine<'a, O> {
             scenario,
             observer,
             gate,
-            server: Server::new(&scenario.upstream, loads),
+            server: Server::new(&scenario.upstream, &loads),
             feeds,
             samplers: scenario.types.iter().map(|kind| Distribution::sampler(&kind.service_time)).collect(),
             retries: Chance::new(seed, Purpose::Retries, 0),

@@ -28,6 +28,9 @@ use weighted::Weighted;
 pub struct Upstream {
     /// How it serves.
     pub service: Service,
+    /// How many of these stand beside one another. A request goes to the one with the fewest in flight, as a
+    /// gate for HTTP sends it; of several to the first.
+    pub replicas: u32,
     /// A service that shares its cores: the most that it serves at once, the others wait inside in order of
     /// arrival; `None`: all.
     pub at_once: Option<u32>,
@@ -85,6 +88,7 @@ impl Upstream {
     pub const fn new(service: Service) -> Self {
         Self {
             service,
+            replicas: 1,
             at_once: None,
             speed: Vec::new(),
             round_trip: Duration::ZERO,
@@ -150,6 +154,9 @@ impl Upstream {
         if self.cores() == 0 {
             return Some("a service needs at least one server or core");
         }
+        if self.replicas == 0 {
+            return Some("there must be at least one service");
+        }
         if self.at_once == Some(0) {
             return Some("a service that serves none at once never serves any");
         }
@@ -198,13 +205,20 @@ pub(crate) struct Job {
 /// A service at work. Times are nanoseconds; a job is what the service knows of a request.
 #[derive(Debug)]
 pub(crate) struct Server {
-    kind: Kind,
-    /// The requests in service, by handle.
-    rows: Vec<u32>,
+    replicas: Vec<Replica>,
+    /// The requests in service, by handle, and the replica of each.
+    rows: Vec<(u32, usize)>,
     free: Vec<u32>,
     now: u64,
     /// Work done so far, in nanoseconds of service time.
     done: f64,
+}
+
+/// One of several services beside one another.
+#[derive(Debug)]
+struct Replica {
+    kind: Kind,
+    in_flight: u32,
 }
 
 #[derive(Debug)]
@@ -215,8 +229,8 @@ enum Kind {
 }
 
 impl Server {
-    pub(crate) fn new(upstream: &Upstream, loads: Vec<Load>) -> Self {
-        let kind = match &upstream.service {
+    pub(crate) fn new(upstream: &Upstream, loads: &[Load]) -> Self {
+        let kind = || match &upstream.service {
             Service::Fifo { servers } => Kind::Queueing(Queueing::new(*servers, queueing::Next::Earliest)),
             Service::ShortestFirst { servers } => {
                 Kind::Queueing(Queueing::new(*servers, queueing::Next::Shortest))
@@ -226,17 +240,20 @@ impl Server {
             }
             Service::Weighted { cores } => Kind::Weighted(Weighted::new(*cores)),
             Service::Sharing { cores, collapse } => {
-                Kind::Sharing(Sharing::new(*cores, collapse, upstream.at_once, loads))
+                Kind::Sharing(Sharing::new(*cores, collapse, upstream.at_once, loads.to_vec()))
             }
         };
-        Self { kind, rows: Vec::new(), free: Vec::new(), now: 0, done: 0.0 }
+        let replicas = (0..upstream.replicas).map(|_| Replica { kind: kind(), in_flight: 0 }).collect();
+        Self { replicas, rows: Vec::new(), free: Vec::new(), now: 0, done: 0.0 }
     }
 
     /// Another weight of a source, if sources have weights here.
     pub(crate) fn weigh(&mut self, now: u64, source: usize, weight: f64) {
         self.advance(now);
-        if let Kind::Weighted(weighted) = &mut self.kind {
-            weighted.weigh(source, weight);
+        for replica in &mut self.replicas {
+            if let Kind::Weighted(weighted) = &mut replica.kind {
+                weighted.weigh(source, weight);
+            }
         }
     }
 
@@ -244,18 +261,20 @@ impl Server {
     pub(crate) fn start(&mut self, now: u64, row: u32, job: Job) -> u32 {
         let Job { kind, source, service_time } = job;
         self.advance(now);
+        let place = (0..self.replicas.len()).min_by_key(|&at| self.replicas[at].in_flight).unwrap_or(0);
         let handle = match self.free.pop() {
             Some(handle) => {
-                self.rows[handle as usize] = row;
+                self.rows[handle as usize] = (row, place);
                 handle
             }
             None => {
-                self.rows.push(row);
+                self.rows.push((row, place));
                 (self.rows.len() - 1) as u32
             }
         };
-        let work = service_time as f64;
-        match &mut self.kind {
+        let (work, replica) = (service_time as f64, &mut self.replicas[place]);
+        replica.in_flight += 1;
+        match &mut replica.kind {
             Kind::Queueing(queueing) => queueing.start(handle, work),
             Kind::Sharing(sharing) => sharing.start(handle, kind, work),
             Kind::Weighted(weighted) => weighted.start(handle, usize::from(source), work),
@@ -265,12 +284,8 @@ impl Server {
 
     /// When the next one ends, if nothing else happens before.
     pub(crate) fn next(&self) -> Option<u64> {
-        let left = match &self.kind {
-            Kind::Queueing(queueing) => queueing.left(),
-            Kind::Sharing(sharing) => sharing.left(),
-            Kind::Weighted(weighted) => weighted.left(),
-        };
         // Rounded up: it has really ended then. Longer than there are nanoseconds is never.
+        let left = self.replicas.iter().filter_map(|replica| replica.kind.left()).min_by(f64::total_cmp);
         left.map(|left| self.now.saturating_add(libm::ceil(left.max(0.0)) as u64))
             .filter(|&next| next < u64::MAX)
     }
@@ -278,21 +293,22 @@ impl Server {
     /// The one that ends now, as [`Self::next`] said. Its row.
     pub(crate) fn finish(&mut self, now: u64) -> Option<u32> {
         self.advance(now);
-        let (handle, over) = match &mut self.kind {
-            Kind::Queueing(queueing) => queueing.finish(),
-            Kind::Sharing(sharing) => sharing.finish(),
-            Kind::Weighted(weighted) => weighted.finish(),
-        }?;
+        let ending = self.replicas.iter_mut().filter_map(|replica| Some((replica.kind.left()?, replica)));
+        let (_, replica) = ending.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (handle, over) = replica.kind.finish()?;
+        replica.in_flight -= 1;
         // The instant was rounded up: what was done beyond its end isn't work.
         self.done -= over;
         self.free.push(handle);
-        Some(self.rows[handle as usize])
+        Some(self.rows[handle as usize].0)
     }
 
     /// A request is stopped. The work that was done for it, in nanoseconds.
     pub(crate) fn stop(&mut self, now: u64, handle: u32, service_time: u64) -> f64 {
         self.advance(now);
-        let left = match &mut self.kind {
+        let replica = &mut self.replicas[self.rows[handle as usize].1];
+        replica.in_flight -= 1;
+        let left = match &mut replica.kind {
             Kind::Queueing(queueing) => queueing.stop(handle),
             Kind::Sharing(sharing) => sharing.stop(handle),
             Kind::Weighted(weighted) => weighted.stop(handle),
@@ -304,10 +320,12 @@ impl Server {
     /// From now on its speed is multiplied by this.
     pub(crate) fn set_speed(&mut self, now: u64, factor: f64) {
         self.advance(now);
-        match &mut self.kind {
-            Kind::Queueing(queueing) => queueing.set_speed(factor),
-            Kind::Sharing(sharing) => sharing.set_speed(factor),
-            Kind::Weighted(weighted) => weighted.set_speed(factor),
+        for replica in &mut self.replicas {
+            match &mut replica.kind {
+                Kind::Queueing(queueing) => queueing.set_speed(factor),
+                Kind::Sharing(sharing) => sharing.set_speed(factor),
+                Kind::Weighted(weighted) => weighted.set_speed(factor),
+            }
         }
     }
 
@@ -323,10 +341,32 @@ impl Server {
             return;
         }
         self.now = now;
-        self.done += match &mut self.kind {
-            Kind::Queueing(queueing) => queueing.advance(passed as f64),
-            Kind::Sharing(sharing) => sharing.advance(passed as f64),
-            Kind::Weighted(weighted) => weighted.advance(passed as f64),
-        };
+        for replica in &mut self.replicas {
+            self.done += match &mut replica.kind {
+                Kind::Queueing(queueing) => queueing.advance(passed as f64),
+                Kind::Sharing(sharing) => sharing.advance(passed as f64),
+                Kind::Weighted(weighted) => weighted.advance(passed as f64),
+            };
+        }
+    }
+}
+
+impl Kind {
+    /// How long until the next one ends.
+    fn left(&self) -> Option<f64> {
+        match self {
+            Self::Queueing(queueing) => queueing.left(),
+            Self::Sharing(sharing) => sharing.left(),
+            Self::Weighted(weighted) => weighted.left(),
+        }
+    }
+
+    /// Takes out the one that ends first, and how far the clock is beyond its end.
+    fn finish(&mut self) -> Option<(u32, f64)> {
+        match self {
+            Self::Queueing(queueing) => queueing.finish(),
+            Self::Sharing(sharing) => sharing.finish(),
+            Self::Weighted(weighted) => weighted.finish(),
+        }
     }
 }

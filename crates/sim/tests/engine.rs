@@ -56,6 +56,17 @@ fn sharing_gives_each_the_same_speed_and_none_more_than_a_core() {
 }
 
 #[test]
+fn of_two_services_the_one_with_the_fewest_in_flight_serves() {
+    let two = |service| Upstream { replicas: 2, ..Upstream::new(service) };
+    // The first and the third on one, the second and the fourth on the other, which the fifth finds empty.
+    let requests = [(0, 10), (1, 2), (2, 4), (3, 2), (6, 1)];
+    let fifo = run(&replay(no_gate(), two(Service::Fifo { servers: 1 }), &requests)).unwrap();
+    assert_eq!(ends(&fifo), [10, 3, 14, 5, 7]);
+    let sharing = two(Service::Sharing { cores: 1, collapse: Collapse::None });
+    assert_eq!(ends(&run(&replay(no_gate(), sharing, &requests)).unwrap()), [14, 3, 10, 5, 7]);
+}
+
+#[test]
 fn the_references_serve_by_what_no_gate_knows() {
     let requests = [(0, 10), (1, 6), (2, 1), (9, 2)];
     let shortest = Upstream::new(Service::ShortestFirst { servers: 1 });

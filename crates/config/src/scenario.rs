@@ -51,6 +51,8 @@ pub struct Experiment {
     pub sweep: Option<Sweep>,
     /// The goals of the gates, if the file has any.
     pub goal: Option<Goal>,
+    /// Whether the file says how many cores the service has; else they are a guess.
+    pub cores_are_told: bool,
 }
 
 /// Reads and checks a scenario file, and the files that it names.
@@ -110,7 +112,7 @@ impl<'a> Reader<'a> {
             self.errors.push(unknown_key(key.get_ref(), Position::of(self.text, key.span().start), hint));
         }
         let types = self.types(top);
-        let upstream = self.upstream(top);
+        let (upstream, cores) = self.upstream(top);
         let mut sources = Vec::new();
         for (number, table) in self.tables(top, "source", true).into_iter().enumerate() {
             sources.extend(self.source(number, table, &types, &upstream));
@@ -148,7 +150,8 @@ impl<'a> Reader<'a> {
         let has_fixed = variants.iter().any(|(name, _)| name == FIXED_GATE);
         let goal = self.goal(top, &base.types, has_fixed);
         let variants = variants.into_iter().map(with).collect();
-        let experiment = Experiment { variants, seeds, sweep, goal };
+        let cores_are_told = cores || matches!(sweep, Some(Sweep::Cores(_)));
+        let experiment = Experiment { variants, seeds, sweep, goal, cores_are_told };
         if self.errors.is_empty() {
             // An error that no single key causes.
             for (variant, point) in experiment.places() {
@@ -243,11 +246,13 @@ impl<'a> Reader<'a> {
         application::read(&mut self.section("application".to_owned(), (table, at), APPLICATION))
     }
 
-    fn upstream(&mut self, top: &DeTable<'_>) -> Upstream {
+    /// The service, and whether the file says how many cores it has.
+    fn upstream(&mut self, top: &DeTable<'_>) -> (Upstream, bool) {
         let empty = DeTable::new();
         let (table, at) = single_table(top, "upstream", &empty, self.text, self.errors);
         let mut section = self.section("upstream".to_owned(), (table, at), UPSTREAM);
         let cores = section.read("cores", |value| checked::number(value, 1, 10_000));
+        let cores_are_told = section.has("cores");
         let collapse = read_collapse(&mut section);
         const SERVICES: &[(&str, u8)] =
             &[("sharing", 0), ("fifo", 1), ("shortest-first", 2), ("shortest-remaining", 3)];
@@ -258,7 +263,7 @@ impl<'a> Reader<'a> {
             2 => Service::ShortestFirst { servers: cores },
             _ => Service::ShortestRemaining { servers: cores },
         };
-        Upstream {
+        let upstream = Upstream {
             service,
             replicas: 1,
             at_once,
@@ -266,7 +271,8 @@ impl<'a> Reader<'a> {
             round_trip: section.read("round_trip", raw::at_most_a_day),
             input_output: section.read("input_output", raw::amount),
             conflicts: section.read("conflicts", raw::curve),
-        }
+        };
+        (upstream, cores_are_told)
     }
 
     fn source(

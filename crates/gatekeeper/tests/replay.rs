@@ -6,18 +6,24 @@
 mod support;
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
 use admission::ClassId;
 use proxy::trace::{Entry, Item, TraceReader, What};
-use support::{Gate, server, session};
+use support::origin::Origin;
+use support::{Gate, server, session, until};
 
 /// Exit status, standard output, standard error.
 fn replay(trace: &Path, flags: &[&str]) -> (Option<i32>, String, String) {
+    asked("replay", trace.as_os_str(), flags)
+}
+
+fn asked(command: &str, of: &OsStr, flags: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
-        .arg("replay")
-        .arg(trace)
+        .arg(command)
+        .arg(of)
         .args(flags)
         .output()
         .expect("it runs");
@@ -167,6 +173,47 @@ async fn each_request_is_recorded_with_its_class() {
     assert_eq!(code, Some(0), "{said}");
     let replayed = table.lines().find_map(|line| line.strip_prefix("replayed")).expect("a row");
     assert_eq!(replayed.split_whitespace().take(2).collect::<Vec<_>>(), ["5", "5"], "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cores_that_nobody_knows_are_a_guess_on_the_first_line_of_all_that_follows_from_them() {
+    let (origin, directory) = (Origin::start("site").await, tempfile::tempdir().expect("a directory"));
+    let path = directory.path().join("site.trace");
+    let settings = [
+        "protocol = \"http\"".to_owned(),
+        "mode = \"observe\"".to_owned(),
+        format!("trace_file = {:?}", path.display().to_string()),
+    ];
+    let mut gate = Gate::start(origin.address.port(), &settings);
+    let url = format!("http://127.0.0.1:{}/", gate.port());
+    let asking = tokio::task::spawn_blocking(move || {
+        let agent = ureq::agent();
+        (0..1_100).for_each(|_| drop(agent.get(&url).call().expect("an answer").body_mut().read_to_vec()));
+    });
+    asking.await.expect("no panic");
+    let admin = gate.admin_address();
+    let observed = |more: &[&str]| {
+        let told = asked("observe", "--admin".as_ref(), &[&[&*admin], more].concat()).1;
+        told.lines().find(|line| line.contains("In the last ")).unwrap_or_default().to_owned()
+    };
+    until("enough are kept to tell what would be saved", async || observed(&[]).contains("saved")).await;
+    let guess = "The service's 4 cores are a guess (name them with --cores). In the last ";
+    assert!(observed(&[]).starts_with(guess), "{}", observed(&[]));
+    assert!(observed(&["--cores", "4"]).starts_with("In the last "));
+    gate.signal("TERM");
+    assert_eq!(gate.wait().code(), Some(0));
+
+    let first = |command: &str, more: &[&str]| {
+        let (code, told, said) = asked(command, path.as_os_str(), more);
+        assert_eq!(code, Some(0), "{said}");
+        told.lines().next().unwrap_or_default().to_owned()
+    };
+    let replayed = first("replay", &[]);
+    assert!(replayed.ends_with("shares 4 cores: a guess, so name them with --cores"), "{replayed}");
+    let advised = first("advise", &[]);
+    assert!(advised.starts_with(guess), "{advised}");
+    assert!(first("replay", &["--cores", "4"]).ends_with("shares 4 cores"));
+    assert!(first("advise", &["--cores", "4"]).starts_with("In the last "));
 }
 
 #[test]

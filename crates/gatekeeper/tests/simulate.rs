@@ -54,7 +54,23 @@ fn gates_are_shown_side_by_side_and_the_same_whatever_the_threads() {
         assert!(table.contains(expected), "{expected}:\n{table}");
     }
     assert!(table.lines().all(|line| line.chars().count() <= 100), "\n{table}");
+    let guess = "a service that shares 1 core: a guess, so name them (`cores` in [upstream])\n\ngate ";
+    assert!(table.starts_with(guess), "{table}");
     assert_eq!(simulate(directory.path(), &["s.toml", "--threads", "3"]), (0, table, String::new()));
+}
+
+#[test]
+fn the_first_line_names_the_service() {
+    for (upstream, line) in [
+        ("cores = 2", "a service that shares 2 cores"),
+        ("cores = 1\nservice = \"fifo\"", "a service of 1 server"),
+        ("[sweep]\ncores = [1, 2]", "a service that shares as many cores as each line says"),
+    ] {
+        let text = SCENARIO.replace("40s", "10s").replace("utilization = 0.8", "rate = 50");
+        let directory = with_scenario(&format!("{text}\n[upstream]\n{upstream}\n"));
+        let (code, table, said) = simulate(directory.path(), &["s.toml"]);
+        assert_eq!((code, table.lines().next()), (0, Some(line)), "{said}");
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<String, Failure> {
         variants.push(("with the flags".to_owned(), with_gate(&base, &recorded, &other)?));
     }
     variants.push((config::WITHOUT_GATE.to_owned(), base));
-    let experiment = Experiment { variants, seeds: 1, sweep: None, goal: None };
+    let experiment = Experiment { variants, seeds: 1, sweep: None, goal: None, cores_are_told: true };
     if let Some(directory) = &args.output {
         fs::create_dir_all(directory)
             .map_err(|error| Failure::Runtime(format!("cannot make {}: {error}", directory.display())))?;

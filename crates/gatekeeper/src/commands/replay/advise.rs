@@ -297,7 +297,8 @@ impl Advice {
     /// The sentence of a gate that observes, and what is advised; where nothing is, `otherwise`.
     fn text(&self, otherwise: String) -> String {
         let span = spoken(self.span);
-        let mut text = self.observed.map_or(String::new(), |(of, helps)| self.observed(&span, of, helps));
+        let mut text = self.guess();
+        text += &self.observed.map_or(String::new(), |(of, helps)| self.observed(&span, of, helps));
         match (&self.misfit.1, self.best()) {
             (Some(misfit), _) => text += misfit,
             (None, Some(best)) => text += &self.advised(best, &span),
@@ -357,16 +358,16 @@ impl Advice {
         };
         format!(
             "None of the {tried} settings that were tried would have been better.{more}{closest}\n\
-             The recorded settings, replayed, are {:.0} % off what was recorded, which fits.{}\n",
+             The recorded settings, replayed, are {:.0} % off what was recorded, which fits.\n",
             self.misfit.0 * 100.0,
-            self.guess()
         )
     }
 
+    /// Stands before all that is said: it all depends on the cores.
     fn guess(&self) -> String {
         match self.cores {
             Cores::Guessed(count) => {
-                format!(" The service's {count} cores are a guess: name them with --cores.")
+                format!("The service's {count} cores are a guess (name them with --cores). ")
             }
             Cores::Named(_) | Cores::Learned(_) => String::new(),
         }
@@ -381,7 +382,6 @@ impl Advice {
         };
         let pairs = base.parts.iter().zip(&with.parts);
         let (parts, won) = (base.parts.len(), pairs.filter(|(base, with)| with < base).count());
-        let guessed = self.guess();
         let mut others: Vec<_> = self.findings.iter().filter(|other| other.setting != best.setting).collect();
         others.sort_by(|a, b| a.measured.mean.total_cmp(&b.measured.mean));
         let others = others.iter().map(|it| format!("{}: {}", it.setting.words(), time(it.measured.mean)));
@@ -397,7 +397,7 @@ impl Advice {
             "{}: requests would have taken {} on average instead of {} ({less:.0} % less), 95 of 100 at most {} instead of \
              {}{refused}.\n\
              {}: better in {won} of {parts} parts of the recorded {span}, by {} to {} (95 %); the recorded settings, \
-             replayed, are {:.0} % off what was recorded.{guessed}\n\
+             replayed, are {:.0} % off what was recorded.\n\
              Also tried: {doubled}{}.\n",
             best.setting.words(),
             time(with.mean),

@@ -1,9 +1,10 @@
-//! The result of a simulation as text: a line for each gate, and the mean response time of each type.
+//! The result of a simulation as text: the service, a line for each gate, and the mean response time of each
+//! type.
 
 use std::fmt::Write as _;
 
-use config::Experiment;
-use sim::{Figures, Times};
+use config::{Experiment, Sweep};
+use sim::{Figures, Service, Times};
 
 use super::Outcome;
 use crate::commands::table::{cut, lines, plain, time};
@@ -13,7 +14,8 @@ const NAME_CHARS_MAX: usize = 18;
 
 /// Both tables. Where there are several seeds, figures are means over them.
 pub(super) fn of(experiment: &Experiment, outcomes: &[Outcome]) -> String {
-    let mut text = overall(experiment, outcomes);
+    let mut text = service(experiment) + "\n";
+    text += &overall(experiment, outcomes);
     text.push('\n');
     if experiment.sweep.is_none() {
         text += &by_type(experiment, outcomes);
@@ -30,9 +32,26 @@ pub(super) fn of(experiment: &Experiment, outcomes: &[Outcome]) -> String {
     text
 }
 
+/// What serves, and whether its cores are a guess.
+fn service(experiment: &Experiment) -> String {
+    let Some((_, scenario)) = experiment.variants.first() else { return String::new() };
+    let (what, one) = match scenario.upstream.service {
+        Service::Sharing { .. } | Service::Weighted { .. } => ("a service that shares", "core"),
+        Service::Fifo { .. } | Service::ShortestFirst { .. } | Service::ShortestRemaining { .. } => {
+            ("a service of", "server")
+        }
+    };
+    let (cores, guess) = match (&experiment.sweep, experiment.cores_are_told) {
+        (Some(Sweep::Cores(_)), _) => return format!("{what} as many {one}s as each line says\n"),
+        (_, true) => (scenario.upstream.cores(), ""),
+        (_, false) => (scenario.upstream.cores(), ": a guess, so name them (`cores` in [upstream])"),
+    };
+    format!("{what} {cores} {one}{}{guess}\n", if cores == 1 { "" } else { "s" })
+}
+
 fn overall(experiment: &Experiment, outcomes: &[Outcome]) -> String {
     let mut table = plain();
-    let axis = experiment.sweep.as_ref().map(config::Sweep::axis);
+    let axis = experiment.sweep.as_ref().map(Sweep::axis);
     table.set_header(["gate"].into_iter().chain(axis).chain([
         "served/s",
         "in time/s",

@@ -213,6 +213,20 @@ fn nothing_is_said_where_nothing_helps() {
 }
 
 #[test]
+fn guessed_cores_are_said_first_whatever_follows() {
+    let types = vec![Kind::new("page", Distribution::Fixed(Duration::from_millis(5)))];
+    let settings = "connections = 40\nlong_limit = \"none\"\n";
+    let truth = Truth::new(types, vec![1.0], (0.2, Upstream::sharing(4, Collapse::None)), settings);
+    let file = truth.record(&truth.run(&[]), "enforce");
+    let args = args(file.path(), 0);
+    let mut advice = well(Advice::of(well(Recorded::read(&args.trace, true)), &args.advice));
+    let guess = "The service's 4 cores are a guess (name them with --cores). ";
+    assert!(advice.text(advice.nothing_better()).starts_with(&format!("{guess}None of the ")));
+    advice.misfit.1 = Some("It does not fit.\n".to_owned());
+    assert_eq!(advice.text(advice.nothing_better()), format!("{guess}It does not fit.\n"));
+}
+
+#[test]
 fn what_is_foretold_of_more_connections_and_of_a_second_core_comes_true_within_a_fifth() {
     let near = |told: f64, came: f64, what: &str| {
         assert!((told / came - 1.0).abs() <= 0.2, "{what}: foretold {told:.4} s, came {came:.4} s");

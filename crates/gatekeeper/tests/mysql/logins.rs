@@ -15,11 +15,13 @@ fn a_user_whom_the_server_has_shut_out_cannot_log_in_on_an_idle_connection() {
     let stage = Stage::start(&[], "\"shut_out\" \"secret\"\n");
     let create = "CREATE OR REPLACE USER shut_out@'%' IDENTIFIED BY 'secret'; \
                   GRANT ALL ON witness.* TO shut_out@'%'";
-    for (change, codes) in [
-        ("ALTER USER shut_out@'%' ACCOUNT LOCK", &[4151][..]),
-        ("ALTER USER shut_out@'%' IDENTIFIED BY 'another'", &[1045]),
+    for (change, codes, advice) in [
+        ("ALTER USER shut_out@'%' ACCOUNT LOCK", &[4151][..], "ACCOUNT UNLOCK"),
+        ("ALTER USER shut_out@'%' PASSWORD EXPIRE", &[1820], "give the account another password there"),
+        ("ALTER USER shut_out@'%' IDENTIFIED BY 'another'", &[1045], "has another password there"),
+        ("ALTER USER shut_out@'%' REQUIRE SSL", &[1045], "takes logins without TLS (upstream_tls_mode)"),
         // While the proof counts, the database is closed to the user.
-        ("DROP USER shut_out@'%'", &[1044, 1045]),
+        ("DROP USER shut_out@'%'", &[1044, 1045], ""),
     ] {
         stage.server.query(create).unwrap();
         assert_eq!(stage.login("shut_out", "secret").unwrap().query("SELECT 1").rows(), "1");
@@ -34,6 +36,9 @@ fn a_user_whom_the_server_has_shut_out_cannot_log_in_on_an_idle_connection() {
             }
         });
         assert!(codes.contains(&told), "{change}: {told}");
+        let log = stage.gate.log();
+        let failed = log.lines().rfind(|line| line.contains("msg=\"login failed\"")).unwrap();
+        assert!(failed.contains("user=shut_out") && failed.contains(advice), "{change}: {failed}");
     }
     // Another user's login goes on as before.
     assert_eq!(stage.client().query("SELECT 1").rows(), "1");

@@ -104,6 +104,21 @@ impl Refusal {
         matches!(self.code, 1045 | 1698 | 3118 | 4151)
     }
 
+    /// What to do where the server refuses a login whose proof was right here, for the log.
+    pub(super) fn advice(&self) -> &'static str {
+        match self.code {
+            1045 | 1698 => {
+                "; see whether the account has another password there than in the users file, may come from the gate's \
+                 host, and takes logins without TLS (upstream_tls_mode)"
+            }
+            1820 | 1862 => {
+                "; give the account another password there (ALTER USER … IDENTIFIED BY …), and in the users file"
+            }
+            3118 | 4151 => "; unlock the account there (ALTER USER … ACCOUNT UNLOCK)",
+            _ => "",
+        }
+    }
+
     /// Whether the server doesn't let a user into a database, or doesn't have it.
     pub(super) fn is_of_database(&self) -> bool {
         matches!(self.code, 1044 | 1049)

@@ -221,7 +221,8 @@ impl Session {
             user: text(&self.key.user),
             database: text(&self.carried.database).filter(|name| !name.is_empty()),
         };
-        self.shared.tell_failed((&caller, self.peer), refusal, &refusal.message());
+        let why = format!("{}{}", refusal.message(), refusal.advice());
+        self.shared.tell_failed((&caller, self.peer), refusal, &why);
     }
 
     async fn serve(&mut self) -> Result<(), Lost> {

@@ -339,6 +339,9 @@ async fn nobody_learns_which_users_exist() {
     // The same again, as a stored salt would be; another for another user.
     assert_eq!(challenge(&stage, "u_unknown"), unknown);
     assert_ne!(challenge(&stage, "u_stranger").1, unknown.1);
+    // Another process has the same for both, as after a restart.
+    let another = stage.gate(&[]);
+    assert_eq!(["u_ann", "u_unknown"].map(|user| challenge(&another, user).1), [salt, unknown.1]);
     let said =
         async |user: &str| stage.client(user, "wrong").await.err().unwrap().to_string().replace(user, "?");
     assert_eq!(said("u_ann").await, said("u_unknown").await);

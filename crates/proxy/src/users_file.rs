@@ -9,11 +9,13 @@
 //! An empty secret is no password, which a gate's users decide what to make of. A user who may read the file
 //! may log in as others. Therefore a file that everybody may read is refused.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
+use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use aws_lc_rs::pbkdf2;
 use zeroize::Zeroizing;
 
 use crate::ordinary;
@@ -22,6 +24,9 @@ use crate::ordinary;
 pub(crate) const FILE_BYTES_MAX: u64 = 32 << 20;
 /// The permissions that nobody but owner and group may have.
 const OTHERS: u32 = 0o007;
+
+/// The rounds of the digest that makes a [`key_of_nobody`]: some 50 ms, once a start.
+const ROUNDS: NonZeroU32 = NonZeroU32::new(200_000).unwrap();
 
 /// What is wrong with a users file. Never quotes a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +62,28 @@ pub(crate) type LineError = (usize, String, Option<String>);
 
 /// A reader of one secret. Its error says why and what to do, and never quotes the secret.
 pub(crate) type ParseSecret<S> = fn(&str) -> Result<S, (String, String)>;
+
+/// A key by which a gate makes up what it tells of users who don't exist, from the secrets of those who do.
+/// Whoever could compute it would tell the ones from the others, and so would whoever sees another after a
+/// restart. It belongs to all secrets, since one alone may be guessed, and the guess checked by the answers
+/// to many names. Whoever knows all but one may do so, too: each guess is slow. Where nothing is secret it is
+/// random.
+pub(crate) fn key_of_nobody<'a>(secrets: impl Iterator<Item = (&'a String, Zeroizing<Vec<u8>>)>) -> [u8; 32] {
+    let secrets: BTreeMap<_, _> = secrets.collect();
+    if secrets.values().all(|secret| secret.is_empty()) {
+        return rand::random();
+    }
+    let mut all = Zeroizing::new(Vec::new());
+    for (name, secret) in &secrets {
+        for part in [name.as_bytes(), secret] {
+            all.extend_from_slice(&(part.len() as u64).to_le_bytes());
+            all.extend_from_slice(part);
+        }
+    }
+    let mut key = [0; 32];
+    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ROUNDS, b"users who don't exist", &all, &mut key);
+    key
+}
 
 /// Reads a file: each user with its secret, if the user has one.
 ///

@@ -13,13 +13,11 @@
 //! sends its password itself, once. With a password the gate can log in by every plug-in that it knows. The
 //! last form is a user without a password, on the server as here.
 
-use std::collections::{BTreeMap, HashMap};
-use std::num::NonZeroU32;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use aws_lc_rs::pbkdf2;
 use sha2::{Digest as _, Sha256};
 use wire::mysql::salted::Salted;
 use wire::mysql::scramble::{caching_sha2, native};
@@ -54,11 +52,7 @@ enum Kind {
 /// A star and at least this many hexadecimal digits are a damaged secret, not a password.
 const NEARLY_KEPT: usize = 32;
 
-/// The rounds of the digest that makes a [`Choice`]: some 50 ms, once a start.
-const CHOICE_ROUNDS: NonZeroU32 = NonZeroU32::new(200_000).unwrap();
-
-/// Chooses what users are asked for who don't exist, by their names. Whoever could compute it would tell such
-/// users from others, and so would whoever sees another choice after a restart.
+/// Chooses what users are asked for who don't exist, by their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice([u8; 32]);
 
@@ -168,25 +162,10 @@ impl Users {
         secret.map_or_else(|| Arc::new(self.kind_of_nobody(name, greeted).made_up()), Arc::clone)
     }
 
-    /// The choice that belongs to these secrets: all of them, since one alone may be guessed, and the guess
-    /// checked by the answers to many names. Whoever knows all but one may do so, too: each guess is slow.
+    /// The choice that belongs to these secrets.
     pub(super) fn choice(&self) -> Choice {
-        let mut secrets = Zeroizing::new(Vec::new());
-        for (name, secret) in self.by_name.iter().collect::<BTreeMap<_, _>>() {
-            for part in [name.as_bytes(), &secret.bytes()] {
-                secrets.extend_from_slice(&(part.len() as u64).to_le_bytes());
-                secrets.extend_from_slice(part);
-            }
-        }
-        let mut choice = [0; 32];
-        pbkdf2::derive(
-            pbkdf2::PBKDF2_HMAC_SHA256,
-            CHOICE_ROUNDS,
-            b"users who don't exist",
-            &secrets,
-            &mut choice,
-        );
-        Choice(choice)
+        let secrets = self.by_name.iter().map(|(name, secret)| (name, secret.bytes()));
+        Choice(users_file::key_of_nobody(secrets))
     }
 
     fn kind_of_nobody(&self, name: &[u8], (plugin, choice): (&str, Choice)) -> Kind {

@@ -11,7 +11,7 @@
 //! the connection of `auth_query`) is beside it, in the gate.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use scram::{ITERATIONS, Keys, Verifier, hmac};
 use secret::Secret;
@@ -152,6 +152,11 @@ impl Authentication {
         self.users.len()
     }
 
+    /// The key that belongs to the file's secrets. A gate keeps that of its start, also after a reload.
+    pub(crate) fn key_of_nobody(&self) -> KeyOfNobody {
+        self.users.key_of_nobody()
+    }
+
     /// A user of the file.
     pub(crate) fn user(&self, name: &str) -> Option<&Arc<User>> {
         self.users.get(name)
@@ -173,11 +178,11 @@ impl Authentication {
 
     /// A verifier that no proof satisfies, for a user without one. It is always the same for one name, of the
     /// kind that known users have, so that a stranger doesn't learn which users exist.
-    pub(crate) fn mock_verifier(&self, user: &str) -> Verifier {
-        let key = |purpose: &[u8]| hmac(process_secret(), &[purpose, user.as_bytes()]);
+    pub(crate) fn mock_verifier(&self, user: &str, nobody: &KeyOfNobody) -> Verifier {
+        let key = |purpose: &[u8]| hmac(nobody, &[purpose, user.as_bytes()]);
         Verifier {
             iterations: self.mock.iterations,
-            salt: mock_salt(user),
+            salt: mock_salt(user, nobody),
             stored_key: key(b"stored"),
             server_key: key(b"server"),
         }
@@ -225,15 +230,12 @@ pub(crate) enum Credentials {
     Keys(Arc<Keys>),
 }
 
-/// The salt for a user without one of its own, of PostgreSQL's length.
-pub(crate) fn mock_salt(user: &str) -> Vec<u8> {
-    hmac(process_secret(), &[b"salt", user.as_bytes()])[..16].to_vec()
-}
+/// Makes up what is told of users who don't exist.
+pub(crate) type KeyOfNobody = [u8; 32];
 
-/// Random, and the same as long as the process lives, whatever is reloaded.
-fn process_secret() -> &'static [u8; 32] {
-    static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
-    SECRET.get_or_init(rand::random)
+/// The salt for a user without one of its own, of PostgreSQL's length.
+pub(crate) fn mock_salt(user: &str, nobody: &KeyOfNobody) -> Vec<u8> {
+    hmac(nobody, &[b"salt", user.as_bytes()])[..16].to_vec()
 }
 
 #[cfg(test)]

@@ -268,6 +268,8 @@ pub(crate) struct Shared {
     settings: RwLock<Arc<Settings>>,
     /// The server, as the settings have it.
     endpoint: RwLock<Arc<Endpoint>>,
+    /// What is told of users who don't exist: by the users file of the start, also after a reload.
+    pub(crate) nobody: auth::KeyOfNobody,
     pub(crate) pools: Arc<Pools>,
     pub(crate) cancel: Arc<cancel::Registry>,
     pub(crate) statements: Arc<prepared::Registry>,
@@ -352,6 +354,7 @@ impl Shared {
             cores: cores::Known::default(),
             spoken: version::Spoken::default(),
             endpoint: RwLock::new(endpoint),
+            nobody: settings.auth.key_of_nobody(),
             settings: RwLock::new(Arc::new(settings)),
         }
     }

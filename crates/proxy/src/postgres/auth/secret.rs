@@ -55,6 +55,15 @@ impl Secret {
             None => Ok(Self::Plain(Password::new(text))),
         }
     }
+
+    /// What is secret of it.
+    pub(crate) fn bytes(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(match self {
+            Self::Scram(verifier) => [verifier.stored_key, verifier.server_key].concat(),
+            Self::Md5(hash) => hash.0.to_vec(),
+            Self::Plain(password) => password.text.as_bytes().to_vec(),
+        })
+    }
 }
 
 /// `4096:SALT$STOREDKEY:SERVERKEY`.

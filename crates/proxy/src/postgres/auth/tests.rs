@@ -44,13 +44,16 @@ fn each_user_is_asked_for_what_is_stored() {
 #[test]
 fn an_unknown_user_looks_like_a_known_one() {
     let of = authentication(Method::Scram, &format!("\"s\" \"{}\"\n", scram(7000)));
-    let mock = of.mock_verifier("nobody");
+    let key = of.key_of_nobody();
+    let mock = of.mock_verifier("nobody", &key);
     assert_eq!((mock.iterations, mock.salt.len()), (7000, 16));
-    assert!(mock == of.mock_verifier("nobody"));
-    assert_ne!(mock.salt, of.mock_verifier("somebody").salt);
-    // Also after a reload.
-    let again = authentication(Method::Scram, &format!("\"s\" \"{}\"\n", scram(7000)));
-    assert!(mock == again.mock_verifier("nobody"));
+    assert_ne!(mock.salt, of.mock_verifier("somebody", &key).salt);
+    // Also after a restart. Where nothing is secret nobody can compute it either.
+    let key_of = |lines: &str| authentication(Method::Scram, lines).key_of_nobody();
+    let lines = format!("\"s\" \"{}\"\n", scram(7000));
+    assert_eq!(key_of(&lines), key);
+    assert_ne!(key_of(&format!("{lines}\"p\" \"plain\"\n")), key);
+    assert_ne!(key_of("\"n\" \"\"\n"), key_of("\"n\" \"\"\n"));
 }
 
 #[test]

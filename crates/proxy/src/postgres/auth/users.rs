@@ -58,6 +58,14 @@ impl Users {
         self.by_name.len()
     }
 
+    /// The key that belongs to all secrets.
+    pub(crate) fn key_of_nobody(&self) -> [u8; 32] {
+        let secrets = self.by_name.iter();
+        users_file::key_of_nobody(
+            secrets.filter_map(|(name, user)| Some((name, user.secret.as_ref()?.bytes()))),
+        )
+    }
+
     /// All secrets.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
         self.by_name.values().filter_map(|user| user.secret.as_ref())

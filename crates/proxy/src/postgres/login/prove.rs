@@ -44,7 +44,7 @@ impl Login<'_> {
                 let keys = match &known.secret {
                     Some(Secret::Scram(verifier)) => self.prove_by_scram(user, verifier, Ok(())).await?,
                     _ => {
-                        let derived = derive(&known, &mock_salt(user), ITERATIONS).await;
+                        let derived = derive(&known, &mock_salt(user, &self.shared.nobody), ITERATIONS).await;
                         let keys = derived.ok_or_else(|| self.denied(user, &Doomed::NoSecret))?;
                         // A gate that knows the password itself needs no keys of it.
                         self.prove_by_scram(user, &keys.verifier(), Ok(())).await?;
@@ -54,7 +54,7 @@ impl Login<'_> {
                 Ok(keys.unwrap_or_else(|| credentials(known)))
             }
             (Challenge::Scram, _) => {
-                self.prove_by_scram(user, &auth.mock_verifier(user), possible).await?;
+                self.prove_by_scram(user, &auth.mock_verifier(user, &self.shared.nobody), possible).await?;
                 Err(self.denied(user, &Doomed::Unknown))
             }
         }

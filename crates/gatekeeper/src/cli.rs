@@ -72,6 +72,13 @@ pub(crate) enum Command {
     /// same rolls back.
     #[command(after_help = COMMAND_STATUS)]
     Upgrade(AdminArgs),
+    /// Start the successor of the process that calls this, and end.
+    #[command(hide = true)]
+    StartSuccessor {
+        program: PathBuf,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Hold requests up, and wait until none is in flight.
     #[command(after_help = COMMAND_STATUS)]
     Pause(PauseArgs),

@@ -20,4 +20,4 @@ mod upgrade;
 
 pub(crate) use give::{Estate, Listening};
 pub(crate) use take::Inheritance;
-pub(crate) use upgrade::{Program, upgrade};
+pub(crate) use upgrade::{Program, start_successor, upgrade};

@@ -89,6 +89,9 @@ fn main() -> ExitCode {
         Command::Reload(args) => commands::reload(&args).and_then(|text| print(&text)),
         Command::Drain(args) => commands::drain(&args).and_then(|text| print(&text)),
         Command::Upgrade(args) => commands::upgrade(&args).and_then(|text| print(&text)),
+        Command::StartSuccessor { program, args } => {
+            handover::start_successor(&program, &args).map_err(Failure::Runtime)
+        }
         Command::Pass(args) => commands::pass(&args).and_then(|text| print(&text)),
         Command::Enforce(args) => commands::enforce(&args).and_then(|text| print(&text)),
         Command::Pause(args) => commands::pause(&args).and_then(|text| print(&text)),

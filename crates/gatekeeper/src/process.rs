@@ -91,6 +91,7 @@ pub(crate) async fn protect(
         estate: Arc::new(estate),
         ending: Ending { admin, trigger, phase },
         commands,
+        starting: Arc::default(),
     };
     process.run(serving, signals, asked).await
 }
@@ -135,6 +136,8 @@ struct Process {
     estate: Arc<Estate>,
     ending: Ending,
     commands: Commands,
+    /// Held while a successor may still be a child of this process.
+    starting: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Process {
@@ -173,6 +176,7 @@ impl Process {
                     Command::Upgrade(answer) => self.upgrade(|outcome| _ = answer.send(outcome)),
                     Command::Offer(stream) => self.estate.offer(stream, &self.commands),
                     Command::HandOver(pid, answer) => {
+                        drop(self.starting.lock().await);
                         let done = self.hand_over(pid);
                         if done.is_ok() {
                             // The successor is the one that is to show life.
@@ -214,7 +218,8 @@ impl Process {
                     .to_owned(),
             ));
         }
-        tokio::spawn(async move { tell(upgrade(program, source, phase).await) });
+        let starting = Arc::clone(&self.starting);
+        tokio::spawn(async move { tell(upgrade(program, source, phase, starting).await) });
     }
 
     /// Leaves new clients, and what is written down, to the successor.

@@ -130,12 +130,17 @@ fn an_upgrade_moves_the_service_to_the_successor_or_says_why_it_does_not() {
     assert!(process.try_wait().expect("it can be asked").is_none(), "it goes on");
 
     std::fs::write(&config, &gate).expect("a file is written");
-    let (code, told, said) = upgrade();
-    let successor = next(&socket);
-    let successor =
-        successor.trim_end().strip_prefix("MAINPID=").expect("the new process is named").to_owned();
+    let (successor, status, (code, told, said)) = std::thread::scope(|scope| {
+        let asked = scope.spawn(upgrade);
+        let successor = next(&socket);
+        let successor = successor.trim_end().strip_prefix("MAINPID=").expect("the new process is named");
+        let status = std::fs::read_to_string(format!("/proc/{successor}/status")).expect("it lives");
+        (successor.to_owned(), status, asked.join().expect("it answers"))
+    });
     assert_eq!((code, said.as_str()), (Some(0), ""));
     assert!(told.starts_with(&format!("process {successor} accepts clients")), "{told}");
+    // A manager sees the end of its own children only; an orphan is one.
+    assert!(!status.contains(&format!("\nPPid:\t{}\n", process.id())), "{status}");
     assert_eq!(next(&socket), "READY=1\n");
     // Nobody is connected.
     assert!(process.wait().expect("it ends").success());

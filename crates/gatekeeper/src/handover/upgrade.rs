@@ -1,19 +1,34 @@
 //! The start of a successor by the running process: in its own control group, with its user, environment and
 //! arguments, as a service manager wants it.
+//!
+//! Not as its child, though: a manager only sees the end of its own children, and would never start a
+//! successor again that is killed while its predecessor lives. So a process in between starts it and ends at
+//! once, and the manager gets the orphan. The predecessor sees the successor's end by a socket that is the
+//! successor's standard input.
 
-use std::env;
 use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
+use std::{env, process};
 
 use proxy::shutdown::{Phase, Shutdown};
+use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 /// How long the successor's look at the configuration may take.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(60);
 const FLAG: &str = "--takeover";
+/// The command of the process in between.
+const START: &str = "start-successor";
+/// The longest that it has to say, in bytes: a process id, or why there is none.
+const SAID_BYTES_MAX: usize = 1024;
 
 /// How this process was started.
 #[derive(Clone, Debug)]
@@ -37,11 +52,12 @@ impl Program {
 }
 
 /// Starts the program that lies there now. Returns once it serves, or why it doesn't; then nothing has
-/// changed.
+/// changed. `starting` is held as long as the successor may still be a child of this process.
 pub(crate) async fn upgrade(
     program: Program,
     configuration: Option<PathBuf>,
     phase: Shutdown,
+    starting: Arc<Mutex<()>>,
 ) -> Result<String, String> {
     if phase.phase() != Phase::Running {
         return Err("this process ends already: nothing is started".to_owned());
@@ -50,26 +66,52 @@ pub(crate) async fn upgrade(
     if let Some(file) = &configuration {
         check(&program.path, file).await?;
     }
-    let mut child = Command::new(&program.path)
-        .args(&program.args)
-        // It names this process; the successor is to show life, too.
-        .env_remove("WATCHDOG_PID")
-        .stdin(Stdio::null())
-        .spawn()
+    let held = starting.lock().await;
+    let (mut successor, pid) = start(&program)
+        .await
         .map_err(|error| format!("{shown} can't be started: {error}; nothing has changed"))?;
-    let pid = child.id().unwrap_or_default();
+    drop(held);
     tracing::info!(program = %shown, pid, "a successor starts");
     tokio::select! {
         biased;
         () = phase.handed_over() => {
             Ok(format!("process {pid} accepts clients; process {} ends with its last one, or after handover_timeout",
-                std::process::id()))
+                process::id()))
         }
-        ended = child.wait() => {
-            let ended = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-            Err(format!("{shown} has ended ({ended}), its log says why; nothing has changed"))
+        // It says nothing there, and closes it with its end.
+        _ = successor.read_u8() => {
+            Err(format!("{shown} has ended, its log says why; nothing has changed"))
         }
     }
+}
+
+/// The other end of the successor's standard input, and its process id.
+async fn start(program: &Program) -> io::Result<(tokio::net::UnixStream, String)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let mut ours = tokio::net::UnixStream::from_std(ours)?;
+    // This very program: where it was, another may lie now.
+    let mut between = Command::new("/proc/self/exe");
+    between.arg(START).arg(&program.path).args(&program.args).stdin(Stdio::from(OwnedFd::from(theirs)));
+    // It names this process; the successor is to show life, too.
+    between.env_remove("WATCHDOG_PID");
+    let ended = between.status().await?;
+    // It holds the other end.
+    drop(between);
+    let mut said = [0; SAID_BYTES_MAX];
+    let length = ours.read(&mut said).await?;
+    let said = String::from_utf8_lossy(&said[..length]).into_owned();
+    if ended.success() { Ok((ours, said)) } else { Err(io::Error::other(said)) }
+}
+
+/// The process in between: starts the successor, and says its process id or what is wrong on the standard
+/// input that both share.
+pub(crate) fn start_successor(program: &Path, args: &[OsString]) -> Result<(), String> {
+    let started = process::Command::new(program).args(args).spawn();
+    let said = started.as_ref().map_or_else(ToString::to_string, |successor| successor.id().to_string());
+    let tell = || UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?).write_all(said.as_bytes());
+    tell().map_err(|error: io::Error| error.to_string())?;
+    started.map(drop).map_err(|_| String::new())
 }
 
 /// Has the program look at the configuration.

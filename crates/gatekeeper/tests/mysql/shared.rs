@@ -155,6 +155,18 @@ fn changes_of_session_are_counted_with_a_reset_and_without() {
 }
 
 #[test]
+fn a_warning_behind_a_clients_reset_is_lost_with_its_connection() {
+    let stage = stage();
+    let [mut first, mut second] = [stage.client(), stage.client()];
+    first.command(&Command::ResetConnection);
+    assert_eq!(first.query("SHOW WARNINGS").rows(), "");
+    first.command(&Command::ResetConnection);
+    first.query("SELECT 1 / 0");
+    second.query("SELECT 1 + 1");
+    assert_eq!(first.query("SHOW WARNINGS").error().code, 1105);
+}
+
+#[test]
 fn a_statement_with_long_data_is_no_other_sessions() {
     let stage = stage();
     let text = "SELECT ? AS p FROM t LIMIT 1";

@@ -459,6 +459,8 @@ impl Session {
     /// COM_RESET_CONNECTION: all but user and database is as at login.
     fn reset(&mut self, due: Sequence) -> Flow {
         self.start_over();
+        // No login follows: the next command is a statement, whose results may be asked for.
+        self.at.commands = 1;
         let database = std::mem::take(&mut self.carried.database);
         self.carried = Carried { database, ..Carried::default() };
         self.own_ok(due)

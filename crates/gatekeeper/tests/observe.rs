@@ -5,6 +5,7 @@
 
 mod support;
 
+use support::origin::{Origin, ask};
 use support::{Gate, server, session, until};
 
 /// What a command says of the gate: the standard output, or else the error.
@@ -122,6 +123,43 @@ async fn of_requests_that_enforcing_would_not_have_served_better_nothing_is_advi
     let trace = trace.expect("an answer").body_mut().read_to_vec().expect("a trace");
     let found = |text: &str| trace.windows(text.len()).any(|window| window == text.as_bytes());
     assert!(found("select ?") && !found("secret"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lane_for_long_requests_would_have_saved_is_told() {
+    const HELD: usize = 5;
+    let origin = Origin::start("site").await;
+    let settings = ["protocol = \"http\"", "mode = \"observe\"", "connections = 4", "long_limit = 1"];
+    let routes = ["/page", "/held"].map(|path| format!("[[gate.route]]\npath = {path:?}"));
+    let settings: Vec<String> = settings.iter().map(|line| (*line).to_owned()).chain(routes).collect();
+    let gate = Gate::start(origin.address.port(), &settings);
+    // Each round some long requests share the cores with a hundred short ones, which come in turn: however
+    // long that takes, the long ones would have ended sooner one after the other.
+    let round = async || {
+        let asked = origin.asked();
+        let port = gate.port();
+        let held: Vec<_> =
+            (0..HELD).map(|_| tokio::task::spawn_blocking(move || ask(port, "/held", &[]))).collect();
+        until("the long ones are at the site", async || origin.asked() == asked + HELD).await;
+        let pages = move || (0..100).all(|_| ask(port, "/page", &[]).is_some_and(|told| told.status == 200));
+        assert!(tokio::task::spawn_blocking(pages).await.expect("no panic"));
+        origin.let_go(HELD);
+        for one in held {
+            assert_eq!(one.await.expect("no panic").expect("an answer").status, 200);
+        }
+    };
+    for _ in 0..10 {
+        round().await;
+    }
+    until("it is sure of what would be saved", async || {
+        round().await;
+        asked(&gate, &["observe", "--cores", "1"]).contains(", and saved ")
+            && !asked(&gate, &["observe", "--cores", "1"]).contains("saved nothing")
+    })
+    .await;
+    let told = asked(&gate, &["observe", "--cores", "1"]);
+    let saved = told.lines().find(|line| line.starts_with("In the last ")).unwrap_or_default();
+    assert!(saved.contains(" of each on average: ") && saved.contains(" instead of "), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -31,6 +31,16 @@ fn asked(command: &str, of: &OsStr, flags: &[&str]) -> (Option<i32>, String, Str
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
+/// Requests over HTTP that never have company, as many as an advice takes.
+async fn ask_in_turn(gate: &Gate) {
+    let url = format!("http://127.0.0.1:{}/", gate.port());
+    let asking = tokio::task::spawn_blocking(move || {
+        let agent = ureq::agent();
+        (0..1_100).for_each(|_| drop(agent.get(&url).call().expect("an answer").body_mut().read_to_vec()));
+    });
+    asking.await.expect("no panic");
+}
+
 /// The requests of each type in the table, by the beginning of its name.
 fn requests(table: &str) -> HashMap<String, u64> {
     let rows = table.lines().skip_while(|line| !line.starts_with("wait + upstream time of")).skip(1);
@@ -185,12 +195,7 @@ async fn cores_that_nobody_knows_are_a_guess_on_the_first_line_of_all_that_follo
         format!("trace_file = {:?}", path.display().to_string()),
     ];
     let mut gate = Gate::start(origin.address.port(), &settings);
-    let url = format!("http://127.0.0.1:{}/", gate.port());
-    let asking = tokio::task::spawn_blocking(move || {
-        let agent = ureq::agent();
-        (0..1_100).for_each(|_| drop(agent.get(&url).call().expect("an answer").body_mut().read_to_vec()));
-    });
-    asking.await.expect("no panic");
+    ask_in_turn(&gate).await;
     let admin = gate.admin_address();
     let observed = |more: &[&str]| {
         let told = asked("observe", "--admin".as_ref(), &[&[&*admin], more].concat()).1;
@@ -214,6 +219,20 @@ async fn cores_that_nobody_knows_are_a_guess_on_the_first_line_of_all_that_follo
     assert!(advised.starts_with(guess), "{advised}");
     assert!(first("replay", &["--cores", "4"]).ends_with("shares 4 cores"));
     assert!(first("advise", &["--cores", "4"]).starts_with("In the last "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn advice_is_one_line_where_nothing_helps() {
+    let (origin, directory) = (Origin::start("site").await, tempfile::tempdir().expect("a directory"));
+    let path = directory.path().join("site.trace");
+    let trace = format!("trace_file = {:?}", path.display().to_string());
+    let mut gate = Gate::start(origin.address.port(), &["protocol = \"http\"".to_owned(), trace]);
+    ask_in_turn(&gate).await;
+    gate.signal("TERM");
+    assert_eq!(gate.wait().code(), Some(0));
+    let (code, told, said) = asked("advise", path.as_os_str(), &["--cores", "4"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(told.lines().count() == 1 && told.starts_with("None of the "), "{told}");
 }
 
 #[test]

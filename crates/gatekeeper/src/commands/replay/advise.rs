@@ -10,10 +10,13 @@
 //! of both the trace agrees with: whether requests took the same with company as without
 //! (`demand::disagreement`). Where too few had company to tell, no setting is advised that gives more of it.
 //! Where the recorded settings, replayed, don't give what was recorded, nothing is.
+//!
+//! **A larger service** is tried, too: one with twice the cores, and two beside one another where a gate
+//! sends requests to several endpoints (HTTP), each to the one with the fewest in flight.
 
 use std::time::Duration;
 
-use admission::{Capacity, Order, Policy};
+use admission::{Capacity, ClassId, Order, Policy, Turns, Weight};
 use config::LongLimit;
 use sim::{Interval, Outcome, Row, Scenario, Service, Upstream};
 
@@ -29,13 +32,17 @@ const PARTS: usize = 10;
 const WORTH: f64 = 0.05;
 /// Of the requests, so many of the last are replayed.
 const REQUESTS_MAX: usize = 300_000;
+/// Of so many classes at most other weights are tried.
+const CLASSES_MAX: usize = 8;
 /// Fewer requests say nothing.
 const REQUESTS_LEAST: usize = 1_000;
 
 /// Other settings.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Setting {
     keys: Vec<(&'static str, String)>,
+    /// Another weight of a class.
+    weight: Option<(ClassId, String, Weight)>,
 }
 
 /// What requests took before some settings.
@@ -43,6 +50,8 @@ struct Setting {
 struct Measured {
     /// The mean of each part, in seconds.
     parts: Vec<f64>,
+    /// The mean of each class, in seconds.
+    classes: Vec<f64>,
     mean: f64,
     p95: f64,
     refused: u64,
@@ -92,8 +101,10 @@ fn kept_by(recorded: &Recorded, cores: u32, times: ServiceTimes) -> (Known, Vec<
 struct Advice {
     base: Measured,
     findings: Vec<Finding>,
-    /// With twice the cores.
-    doubled: Finding,
+    /// With a larger service: twice the cores, or two of them.
+    larger: Vec<(&'static str, Finding)>,
+    /// The names of the classes.
+    classes: Vec<String>,
     /// How far the replay lies from what was recorded, and whether that is too far.
     misfit: (f64, Option<String>),
     cores: Cores,
@@ -152,10 +163,13 @@ pub(in crate::commands) fn advice(trace: &[u8], gate: &str, args: &AdviceArgs) -
 
 impl Setting {
     fn of(key: &'static str, value: impl ToString) -> Self {
-        Self { keys: vec![(key, value.to_string())] }
+        Self { keys: vec![(key, value.to_string())], weight: None }
     }
 
     fn words(&self) -> String {
+        if let Some((_, class, weight)) = &self.weight {
+            return format!("weight = {} of class {class}", weight.as_f64());
+        }
         let words = |(key, value): &(&str, String)| format!("{key} = {value}");
         self.keys.iter().map(words).collect::<Vec<_>>().join(", ")
     }
@@ -184,13 +198,27 @@ impl Setting {
         });
         let target = Duration::from_millis((mean * 500.0).ceil().max(1.0) as u64);
         let target = ("target", humantime::format_duration(target).to_string());
-        others.push(Self { keys: vec![("rejection", "target".to_owned()), target] });
+        others.push(Self { keys: vec![("rejection", "target".to_owned()), target], weight: None });
         others
+    }
+
+    /// Twice and half the weight of each class, where the requests are of several.
+    fn weights(gate: &config::Gate, recorded: &Recorded) -> Vec<Self> {
+        let is_tried = |class: &&admission::ServiceClass| {
+            class.turns == Turns::Shared && recorded.classes.len() > 1 && recorded.classes.contains(&class.id)
+        };
+        let tried = gate.policy.classes.iter().filter(is_tried).take(CLASSES_MAX);
+        let both = tried.flat_map(|class| [2.0, 0.5].map(|factor| (class, factor)));
+        let other = |(class, factor): (&admission::ServiceClass, f64)| {
+            let weight = Weight::new(class.weight.as_f64() * factor)?;
+            Some(Self { keys: Vec::new(), weight: Some((class.id, name_of(gate, class.id), weight)) })
+        };
+        both.filter_map(other).collect()
     }
 }
 
 impl Measured {
-    /// Of a run's requests, in order of arrival.
+    /// Of a run's requests, in order of arrival; each source is a class.
     fn of(rows: &[Row], penalty: Duration) -> Self {
         let seconds = |row: &Row| match row.outcome {
             Outcome::Completed => row.response_time().as_secs_f64(),
@@ -199,11 +227,18 @@ impl Measured {
         let mut times: Vec<f64> = rows.iter().map(seconds).collect();
         let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len().max(1) as f64;
         let parts = times.chunks(times.len().div_ceil(PARTS).max(1)).map(mean).collect();
+        let mut classes: Vec<Vec<f64>> = Vec::new();
+        for (row, time) in rows.iter().zip(&times) {
+            let class = usize::from(row.source);
+            classes.resize_with(classes.len().max(class + 1), Vec::new);
+            classes[class].push(*time);
+        }
         let all = mean(&times);
         times.sort_by(f64::total_cmp);
         let rank = (times.len() as f64 * 0.95).ceil() as usize;
         Self {
             parts,
+            classes: classes.iter().map(|times| mean(times)).collect(),
             mean: all,
             p95: times.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN),
             refused: rows.iter().filter(|row| row.outcome != Outcome::Completed).count() as u64,
@@ -238,35 +273,51 @@ impl Advice {
         let recorded_mean = recorded.mean_response();
         let base = with_gate(&without, &recorded, world)?;
         let (penalty, connections) = (base.policy.queue_timeout, base.policy.connections);
-        let settings = Setting::others(&base.policy, gate.long_limit, recorded_mean);
+        let mut settings = Setting::others(&base.policy, gate.long_limit, recorded_mean);
+        settings.extend(Setting::weights(gate, &recorded));
         let mut scenarios = vec![base.clone()];
         let mut tried = Vec::new();
         for setting in settings {
             // Some don't go with others: no target beside `rejection = "deadline"`.
             let Ok(other) = config::amended(world, &setting.keys) else { continue };
-            scenarios.push(with_gate(&without, &recorded, &other)?);
+            let mut scenario = with_gate(&without, &recorded, &other)?;
+            if let Some((id, _, weight)) = setting.weight {
+                let own = scenario.policy.classes.iter_mut().filter(|class| class.id == id);
+                own.for_each(|class| class.weight = weight);
+            }
+            scenarios.push(scenario);
             tried.push(setting);
+        }
+        let mut larger = Vec::new();
+        if matches!(gate.service, config::Service::Http(_)) {
+            let mut replicated = base.clone();
+            replicated.upstream.replicas = 2;
+            larger.push(("a second replica as large", replicated));
         }
         let mut doubled = base;
         doubled.upstream.set_cores(cores.count() * 2);
         if let Some(admission::LongLimit::Found { prior }) = &mut doubled.policy.long_limit {
             *prior = prior.map(|cores| cores * 2);
         }
-        scenarios.extend([doubled, without]);
+        larger.insert(0, ("twice the cores", doubled));
+        let (names, larger): (Vec<_>, Vec<_>) = larger.into_iter().unzip();
+        scenarios.extend(larger);
+        scenarios.push(without);
         let mut measured = measure(&scenarios, penalty, args.threads)?.into_iter();
-        let (first, without, doubled) = (measured.next(), measured.next_back(), measured.next_back());
-        let (Some((base, line)), Some((ungated, without)), Some((doubled, _))) = (first, without, doubled)
-        else {
+        let (Some((base, line)), Some((ungated, without))) = (measured.next(), measured.next_back()) else {
             return Err(Failure::Runtime("nothing was replayed".to_owned()));
         };
         let as_recorded = if observes { without } else { line };
-        let enforced = Finding::of(Setting { keys: Vec::new() }, base.clone(), &ungated);
+        let enforced = Finding::of(Setting::default(), base.clone(), &ungated);
         let observed = observed.map(|counts| (counts, enforced.is_better(&ungated)));
-        let findings =
-            tried.into_iter().zip(measured).map(|(setting, (of, _))| Finding::of(setting, of, &base));
+        let tried = tried.into_iter().zip(measured.by_ref());
+        let findings = tried.map(|(setting, (of, _))| Finding::of(setting, of, &base)).collect();
+        let larger = names.into_iter().zip(measured);
+        let larger = larger.map(|(what, (of, _))| (what, Finding::of(Setting::default(), of, &base)));
         Ok(Self {
-            findings: findings.collect(),
-            doubled: Finding::of(Setting { keys: Vec::new() }, doubled, &base),
+            findings,
+            larger: larger.collect(),
+            classes: recorded.classes.iter().map(|id| name_of(gate, *id)).collect(),
             misfit: table::misfit_of(&recorded.requests, &as_recorded),
             cores,
             known,
@@ -323,44 +374,45 @@ impl Advice {
         )
     }
 
-    /// How close the best of the settings came, and how far the replay is to be believed.
+    /// Says that nothing helps but a larger service, and whether that is sure.
     fn nothing_better(&self) -> String {
         let (base, tried) = (&self.base, self.findings.len());
         let gain = |finding: &Finding| 1.0 - finding.measured.mean / base.mean;
         let closest = self.findings.iter().max_by(|a, b| gain(a).total_cmp(&gain(b)));
-        let closest = closest.map_or(String::new(), |finding| {
-            let (gain, mean) = (gain(finding) * 100.0, time(finding.measured.mean));
-            let why = match gain >= WORTH * 100.0 {
-                true if finding.gain.low() <= 0.0 => "which may be chance",
-                true => {
-                    "but too few of the recorded requests ran beside others to tell whether the service bears it: \
-                     record a trace with a higher `connections` and `capacity`, and ask again"
-                }
-                false => "which is not worth a change",
+        let doubt = closest.filter(|finding| gain(finding) >= WORTH).map(|finding| {
+            let why = if finding.gain.low() <= 0.0 {
+                "which may be chance"
+            } else {
+                "but too few of the recorded requests ran beside others to tell whether the service bears it: \
+                 record a trace with a higher `connections` and `capacity`, and ask again"
             };
-            let less = if gain < 0.0 { "more" } else { "less" };
-            format!(
-                "\nClosest came {}: {mean} on average instead of {} ({:.1} % {less}), {why}.",
-                finding.setting.words(),
-                time(base.mean),
-                gain.abs()
-            )
+            let (words, mean) = (finding.setting.words(), time(finding.measured.mean));
+            format!(" Closest came {words}: {mean} ({:.1} % less), {why}.", gain(finding) * 100.0)
         });
-        let more = if self.doubled.is_better(base) {
-            let Measured { mean, p95, .. } = self.doubled.measured;
-            format!(
-                " Twice the cores, or a second replica as large, would: {} on average, 95 of 100 at most {}.",
-                time(mean),
-                time(p95)
-            )
-        } else {
-            String::new()
-        };
+        let larger = self.of_larger();
+        let larger = if larger.is_empty() { larger } else { format!("; it would have been {larger}") };
         format!(
-            "None of the {tried} settings that were tried would have been better.{more}{closest}\n\
-             The recorded settings, replayed, are {:.0} % off what was recorded, which fits.\n",
-            self.misfit.0 * 100.0,
+            "None of the {tried} settings that were tried would have been better than {} on average{larger}.{}\n",
+            time(base.mean),
+            doubt.unwrap_or_default()
         )
+    }
+
+    /// What a larger service would have given, where that is better.
+    fn of_larger(&self) -> String {
+        let better = self.larger.iter().filter(|(_, finding)| finding.is_better(&self.base));
+        let words = better.map(|(what, finding)| format!("{} with {what}", time(finding.measured.mean)));
+        words.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The class that pays most for another weight.
+    fn payer(&self, best: &Finding) -> Option<String> {
+        best.setting.weight.as_ref()?;
+        let both = self.base.classes.iter().zip(&best.measured.classes);
+        let (class, (was, is)) =
+            both.enumerate().max_by(|(_, a), (_, b)| (a.1 - a.0).total_cmp(&(b.1 - b.0)))?;
+        let name = self.classes.get(class)?;
+        (is > was).then(|| format!("; those of class {name} {} instead of {}", time(*is), time(*was)))
     }
 
     /// Stands before all that is said: it all depends on the cores.
@@ -385,20 +437,14 @@ impl Advice {
         let mut others: Vec<_> = self.findings.iter().filter(|other| other.setting != best.setting).collect();
         others.sort_by(|a, b| a.measured.mean.total_cmp(&b.measured.mean));
         let others = others.iter().map(|it| format!("{}: {}", it.setting.words(), time(it.measured.mean)));
-        let doubled = if self.doubled.is_better(base) {
-            format!(
-                "{} with twice the cores, or a second replica as large; ",
-                time(self.doubled.measured.mean)
-            )
-        } else {
-            String::new()
-        };
+        let others = Some(self.of_larger()).filter(|words| !words.is_empty()).into_iter().chain(others);
+        let paid = self.payer(best).unwrap_or_default();
         format!(
             "{}: requests would have taken {} on average instead of {} ({less:.0} % less), 95 of 100 at most {} instead of \
-             {}{refused}.\n\
+             {}{refused}{paid}.\n\
              {}: better in {won} of {parts} parts of the recorded {span}, by {} to {} (95 %); the recorded settings, \
              replayed, are {:.0} % off what was recorded.\n\
-             Also tried: {doubled}{}.\n",
+             Also tried: {}.\n",
             best.setting.words(),
             time(with.mean),
             time(base.mean),
@@ -411,6 +457,12 @@ impl Advice {
             others.collect::<Vec<_>>().join(", "),
         )
     }
+}
+
+/// The name of a class of the gate.
+fn name_of(gate: &config::Gate, id: ClassId) -> String {
+    let known = gate.classes.iter().find(|class| ClassId::named(&class.name) == id);
+    known.map_or(ClassId::DEFAULT_NAME, |class| &class.name).to_owned()
 }
 
 /// A span in words, to the second.

@@ -6,6 +6,10 @@
 //!
 //! **Bounds.** At most `metrics_types_max` types have series of their own (`metrics/shown.rs`), under a
 //! short id. The others count for `other`, so that all add up.
+//!
+//! **Series stay.** A metric is absent where the configuration lacks what it tells of, and never for the load
+//! of the moment: what isn't known yet is NaN, and a bound that isn't in force +Inf. Only new things bring
+//! new series: types, groups, pools, addresses.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
@@ -128,7 +132,8 @@ pub fn encode(admin: &Admin) -> Result<String, fmt::Error> {
     registry.sub_registry_with_prefix(PREFIX).register_collector(Box::new(Scrape::of(admin)));
     let mut text = String::new();
     encode_registry(&mut text, &registry)?;
-    Ok(text)
+    // As the format has it: the encoder writes Rust's word.
+    Ok(text.replace(" inf\n", " +Inf\n"))
 }
 
 /// The declarations as a page of documentation.

@@ -33,7 +33,7 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// Starts a gate in front of a server's port and waits until it is ready. `settings` are lines of its
-    /// `[[gate]]`.
+    /// `[[gate]]`, and `metrics_types_max` of `[admin]`.
     pub(crate) fn start(upstream_port: u16, settings: &[String]) -> Self {
         let port = free_port().expect("a free port");
         let (listen, upstream) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{upstream_port}"));
@@ -247,9 +247,12 @@ fn configuration(
     settings: &[String],
 ) -> String {
     let token = token_in(directory);
+    let is_of_admin = |line: &&String| line.starts_with("metrics_types_max");
+    let of_admin: String = settings.iter().filter(is_of_admin).map(|line| format!("{line}\n")).collect();
+    let settings: Vec<&str> = settings.iter().filter(|line| !is_of_admin(line)).map(String::as_str).collect();
     let token = if token.exists() { format!("token_file = {token:?}\n") } else { String::new() };
     format!(
-        "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\nsocket = \"{}\"\n{token}[[gate]]\nlisten = \"{listen}\"\n\
+        "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\nsocket = \"{}\"\n{token}{of_admin}[[gate]]\nlisten = \"{listen}\"\n\
          upstream = \"{upstream}\"\n{}\n",
         socket_in(directory).display(),
         settings.join("\n")

@@ -23,9 +23,12 @@ pub(super) const CLASS: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["class"],
-        help: "What was observed of a class over its goal: above 1 a delay is missed, below 1 a throughput",
+        help: "What was observed of a class over its goal: above 1 a delay is missed, below 1 a throughput; NaN while too little was observed, absent without a goal",
         read: |gate, out| {
-            let ratio = |class: &ClassSnapshot| Some(class.goal?.ratio(class.observed?));
+            let ratio = |class: &ClassSnapshot| {
+                let goal = class.goal?;
+                Some(class.observed.map_or(f64::NAN, |observed| goal.ratio(observed)))
+            };
             let known = gate.classes.iter().filter_map(|(name, class)| Some((name, ratio(class)?)));
             known.into_iter().try_for_each(|(name, ratio)| out.gauge(&[name], ratio))
         },

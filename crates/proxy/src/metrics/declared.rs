@@ -98,7 +98,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "The most requests that may be in flight, where a controller finds the number; absent without one",
+        help: "The most requests that may be in flight, where a controller finds the number (capacity); absent without a controller",
         read: |gate, out| match gate.snapshot.capacity_found {
             Some(capacity) => out.gauge(&[], f64::from(capacity)),
             None => Ok(()),
@@ -109,10 +109,10 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "Requests that the server works on at once, about its cores; absent until it was seen",
-        read: |gate, out| match gate.snapshot.parallelism {
-            Some(learned) => out.gauge(&[], f64::from(learned.requests)),
-            None => Ok(()),
+        help: "Requests that the server works on at once, about its cores; NaN until it was seen",
+        read: |gate, out| {
+            let seen = gate.snapshot.parallelism;
+            out.gauge(&[], seen.map_or(f64::NAN, |learned| f64::from(learned.requests)))
         },
     },
     Metric {
@@ -169,11 +169,8 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "The most requests that may wait or be in flight, to hold a target; types with targets of their own aren't counted; absent without one",
-        read: |gate, out| match gate.snapshot.refusing.bound {
-            Some(bound) => out.gauge(&[], bound),
-            None => Ok(()),
-        },
+        help: "The most requests that may wait or be in flight, to hold a target; types with targets of their own aren't counted; +Inf while none limits them",
+        read: |gate, out| out.gauge(&[], gate.snapshot.refusing.bound.unwrap_or(f64::INFINITY)),
     },
     Metric {
         name: "retry_after",
@@ -376,9 +373,9 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "New connections that the kernel keeps before it turns others away, while the gate is or was lately late or newcomers wait all the time; absent else",
-        read: |gate, out| match gate.lateness.and_then(|lateness| lateness.backlog) {
-            Some(most) => out.gauge(&[], f64::from(most)),
+        help: "New connections that the kernel keeps before it turns others away, while the gate is or was lately late or newcomers wait all the time; +Inf else",
+        read: |gate, out| match gate.lateness {
+            Some(lateness) => out.gauge(&[], lateness.backlog.map_or(f64::INFINITY, f64::from)),
             None => Ok(()),
         },
     },
@@ -411,9 +408,9 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "Bytes per second of the link to the clients, set or found; absent while the link isn't known to be the bottleneck (HTTP)",
-        read: |gate, out| match gate.uplink.and_then(|uplink| uplink.bits_per_second) {
-            Some(bits) => out.gauge(&[], bits as f64 / 8.0),
+        help: "Bytes per second of the link to the clients, set or found; NaN while the link isn't known to be the bottleneck; absent with uplink = \"none\" (HTTP)",
+        read: |gate, out| match gate.uplink {
+            Some(uplink) => out.gauge(&[], uplink.bits_per_second.map_or(f64::NAN, |bits| bits as f64 / 8.0)),
             None => Ok(()),
         },
     },

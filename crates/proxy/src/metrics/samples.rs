@@ -15,9 +15,9 @@ pub(super) struct Samples<'a, 'e> {
 }
 
 impl Samples<'_, '_> {
-    /// A gauge without labels, where there is a value.
-    pub(super) fn number(&mut self, value: Option<u32>) -> fmt::Result {
-        value.map_or(Ok(()), |value| self.gauge(&[], f64::from(value)))
+    /// A gauge without labels of what the server is asked for, if it is.
+    pub(super) fn told(&mut self, value: Option<Option<u32>>) -> fmt::Result {
+        value.map_or(Ok(()), |value| self.gauge(&[], value.map_or(f64::NAN, f64::from)))
     }
 
     pub(super) fn gauge(&mut self, labels: &[&str], value: f64) -> fmt::Result {

@@ -90,26 +90,26 @@ pub(super) const TYPES: &[Metric<GateScrape>] = &[
         kind: Kind::Gauge,
         labels: &["type"],
         help: "Requests of a type with a target of its own that wait or are in flight",
-        read: |gate, out| own_targets(gate, out, |target| Some(f64::from(target.present))),
+        read: |gate, out| own_targets(gate, out, |target| f64::from(target.present)),
     },
     Metric {
         name: "type_present_bound",
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["type"],
-        help: "The most such requests before the next is refused to hold the type's target; absent while nothing limits them",
-        read: |gate, out| own_targets(gate, out, |target| target.bound),
+        help: "The most such requests before the next is refused to hold the type's target; +Inf while nothing limits them",
+        read: |gate, out| own_targets(gate, out, |target| target.bound.unwrap_or(f64::INFINITY)),
     },
 ];
 
 fn own_targets(
     gate: &GateScrape,
     out: &mut Samples<'_, '_>,
-    read: impl Fn(&HeldTarget) -> Option<f64>,
+    read: impl Fn(&HeldTarget) -> f64,
 ) -> fmt::Result {
     for known in gate.snapshot.types.iter().filter(|known| known.target.is_some()) {
         let row = gate.types.iter().find(|row| row.key.is_some() && row.key == known.request_type);
-        if let (Some(row), Some(value)) = (row, known.target.as_ref().and_then(&read)) {
+        if let (Some(row), Some(value)) = (row, known.target.as_ref().map(&read)) {
             out.gauge(&[&row.id], value)?;
         }
     }

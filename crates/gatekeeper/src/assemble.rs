@@ -327,7 +327,7 @@ fn announce(gate: &config::Gate, bound: &Bound) {
             Order::ShortestFirst { .. } => "shortest-first",
         },
         queue_max = policy.queue_max,
-        queue_timeout = ?policy.queue_timeout,
+        queue_timeout_seconds = policy.queue_timeout.as_secs_f64(),
         rejection = config::rejection_name(&policy.rejection),
         types_with_targets = gate.own_targets.len(),
         classes = policy.classes.len().max(1),

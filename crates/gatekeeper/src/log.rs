@@ -38,9 +38,9 @@ pub(crate) fn start(config::Log { format, level }: config::Log, timeline: &Timel
         LogFormat::Json => {
             let lines = lines.json().flatten_event(true).with_writer(|| Seen(io::stderr()));
             log.with(lines.with_filter(filter)).init();
-            panic::set_hook(Box::new(|fault| tracing::error!(%fault, "a fault of gatekeeper's own")));
         }
     }
+    panic::set_hook(Box::new(tell_fault));
     Box::new(move |level| {
         if is_fixed {
             tracing::warn!("the level of the log stays as RUST_LOG says");
@@ -48,6 +48,11 @@ pub(crate) fn start(config::Log { format, level }: config::Log, timeline: &Timel
             tracing::warn!(%error, "the level of the log could not be changed");
         }
     })
+}
+
+/// A panic is a line of the log as all others are.
+fn tell_fault(fault: &panic::PanicHookInfo<'_>) {
+    tracing::error!(%fault, "a fault of gatekeeper's own");
 }
 
 fn level_name(level: LogLevel) -> &'static str {
@@ -209,6 +214,10 @@ impl<W: io::Write> io::Write for Seen<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
     use super::*;
 
     #[test]
@@ -220,6 +229,37 @@ mod tests {
         assert_eq!(written, "{\"user\":\"ann\\u202ebob\\udb40\\udc41größe\"}\n");
         let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(parse(&written), parse(line));
+    }
+
+    /// What is written to a log.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_panic_is_one_line_of_the_log() {
+        let written = Written::default();
+        let into = written.clone();
+        let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || into.clone());
+        let log = tracing_subscriber::registry().with(lines.event_format(Logfmt));
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(tell_fault));
+        let ended = tracing::subscriber::with_default(log, || panic::catch_unwind(|| panic!("two\nlines")));
+        panic::set_hook(before);
+        assert!(ended.is_err());
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
+        let of_this = text.lines().filter(|line| line.contains("two\\nlines"));
+        assert_eq!(of_this.count(), 1, "{text}");
+        assert!(text.contains(" level=error msg=\"a fault of gatekeeper's own\" fault="), "{text}");
     }
 
     #[test]

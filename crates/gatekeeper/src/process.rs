@@ -239,7 +239,7 @@ impl Process {
         });
         tracing::info!(
             successor = pid,
-            handover_timeout = ?self.configuration.world.handover_timeout,
+            handover_timeout_seconds = self.configuration.world.handover_timeout.as_secs_f64(),
             "handed over: the successor accepts clients, and this process ends once its own have left"
         );
         Ok(())

@@ -37,6 +37,15 @@ async fn requests_go_to_the_endpoints_that_are_well() {
     until("only the one that is well is asked", async || (0..50).all(|_| answered_by(port) == "200 two"))
         .await;
     assert_eq!(gate.status()["upstream"], format!("{}, {}", one.address, two.address));
+    let told: Vec<_> = gate.status()["upstreams"].as_array().expect("a list").clone();
+    let states: Vec<_> = told.iter().map(|it| (it["address"].as_str(), it["state"].as_str())).collect();
+    let (ill, well) = (one.address.to_string(), two.address.to_string());
+    assert_eq!(states, [(Some(&*ill), Some("down")), (Some(&*well), Some("up"))]);
+    let metrics = gate.metrics();
+    for (address, up) in [(ill, "0.0"), (well, "1.0")] {
+        let line = format!("gatekeeper_upstream_up{{gate=\"http\",upstream=\"{address}\"}} {up}");
+        assert!(metrics.lines().any(|told| told == line), "no line {line}\n{metrics}");
+    }
     one.set_ill(false);
     until("the other one is asked again", async || answered_by(port) == "200 one").await;
 }

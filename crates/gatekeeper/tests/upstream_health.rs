@@ -52,6 +52,7 @@ impl Told<'_> {
         let told = self.gate.status()["upstreams"][0].clone();
         assert_eq!((told["state"].as_str(), told["address"].as_str()), (Some("down"), Some(&*self.address)));
         assert!(told["last_error"].as_str().is_some_and(|error| error.contains("refused")), "{told}");
+        assert!(told["since_seconds"].as_f64().is_some_and(|since| (0.0..600.0).contains(&since)), "{told}");
         let Self { name, address, .. } = self;
         let up = format!("gatekeeper_upstream_up{{gate=\"{name}\",upstream=\"{address}\"}} 0.0");
         assert!(metric(self.gate, &up), "{}", self.gate.metrics());
@@ -60,6 +61,8 @@ impl Told<'_> {
     fn has_warned_once_of_each(&self) {
         let warned = (warnings(self.gate, "is down"), warnings(self.gate, "is up again"));
         assert_eq!(warned, (1, 1), "{}", self.gate.log_tail());
+        let of = format!(" gate={} upstream={} reason=", self.name, self.address);
+        assert_eq!(warnings(self.gate, &of), 1, "{}", self.gate.log_tail());
     }
 }
 

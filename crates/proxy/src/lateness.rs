@@ -305,7 +305,7 @@ impl Inner {
             self.said = Some(now);
             tracing::warn!(
                 gate,
-                ?delay,
+                delay_seconds = delay.as_secs_f64(),
                 clients,
                 "this gate's own processor is short: clients wait for it, and newcomers are turned away; give it more processor \
                  time (a higher quota, another core), or less to do"

@@ -7,8 +7,8 @@
 //! short locks inside the server even while it only reads. What it holds then, others wait for until it has
 //! run on: with a sixteenth for a few tens of milliseconds, with the least weight for a second.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use rustix::process::{Pid, setpriority_process};
 
@@ -38,6 +38,15 @@ pub(crate) enum Means {
 pub(crate) struct Unable {
     groups: String,
     nice: &'static str,
+}
+
+impl fmt::Display for Means {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Groups { low, .. } => write!(out, "the control group of {}", low.display()),
+            Self::Nice => out.write_str("nice"),
+        }
+    }
 }
 
 impl Means {

@@ -9,6 +9,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use regex::Regex;
+
 /// The longest source file, in lines. A longer one holds two nouns.
 const MAX_LINES: usize = 600;
 /// Extensions of files that people write here.
@@ -100,6 +102,27 @@ fn every_rust_file_opens_with_what_it_is() {
             return vec!["doesn't open with `//!`".to_owned()];
         }
         Vec::new()
+    });
+}
+
+/// Fields in Rust's debug form in lines of the log that operators read.
+fn debug_forms(code: &str) -> Vec<String> {
+    let line = Regex::new(r#"(?s)tracing::(?:info|warn|error)!\((.*?)\);"#).expect("a pattern");
+    let text = Regex::new(r#""(?:[^"\\]|\\.)*""#).expect("a pattern");
+    let field = Regex::new(r"[\s(=]\?[a-z(&]").expect("a pattern");
+    let bodies = line.captures_iter(code).map(|found| format!("({}", &found[1]));
+    bodies.filter(|body| field.is_match(&text.replace_all(body, "\"\""))).collect()
+}
+
+#[test]
+fn no_line_of_the_log_has_a_field_in_the_debug_form() {
+    assert_eq!(debug_forms("tracing::warn!(gate, ?delay, \"late\");").len(), 1);
+    assert_eq!(debug_forms("tracing::info!(gate = of(it)?, \"so ?or\"); tracing::debug!(?it);").len(), 0);
+    check(|path, text| {
+        if !is_rust(path) || path.components().any(|part| part.as_os_str() == "tests") {
+            return Vec::new();
+        }
+        debug_forms(text).into_iter().map(|body| format!("`?` in a line of the log: {body}")).collect()
     });
 }
 

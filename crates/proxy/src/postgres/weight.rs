@@ -80,7 +80,7 @@ impl Lowering {
         let moving = spawn_blocking(move || match lower(Path::new("/"), process, witness) {
             Ok(means) => {
                 if !told.success.swap(true, Ordering::Relaxed) {
-                    tracing::info!(?means, "long reads get less of the processor (lower_long_reads)");
+                    tracing::info!(%means, "long reads get less of the processor (lower_long_reads)");
                 }
                 Some(means)
             }

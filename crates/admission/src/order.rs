@@ -2,7 +2,8 @@
 //!
 //! All three orders are one structure, [`sequence`], with another allowance (Gatekeeper, section 3.2): how
 //! much work may overtake a request of expected work `w`. FIFO: 0. Shortest first with aging `X` and a
-//! floor: max(X·w, floor), where X = 0 ignores the floor. Pure shortest first: without bound.
+//! floor for each of the `n` requests that may be in flight: max(X·w, n·floor), where X = 0 ignores the
+//! floor. Pure shortest first: without bound.
 
 mod class;
 mod sequence;
@@ -14,14 +15,15 @@ use crate::policy::Order;
 use crate::work::Work;
 
 impl Order {
-    /// How much work may overtake a request that is expected to need `work`.
-    pub(crate) fn allowance(self, work: Work) -> u64 {
+    /// How much work may overtake a request that is expected to need `work`, where so many may be in flight.
+    pub(crate) fn allowance(self, work: Work, in_flight: u32) -> u64 {
         match self {
             Self::Fifo => 0,
             Self::ShortestFirst { aging: None, .. } => UNBOUNDED,
             Self::ShortestFirst { .. } if self.is_fifo() => 0,
             Self::ShortestFirst { floor, .. } => {
-                self.allowance_among_longs(work).max(floor.as_nanos()).min(ALLOWANCE_MAX)
+                let floor = floor.as_nanos().saturating_mul(in_flight.into());
+                self.allowance_among_longs(work).max(floor).min(ALLOWANCE_MAX)
             }
         }
     }
@@ -65,15 +67,16 @@ mod tests {
     #[test]
     fn the_allowance_is_a_multiple_of_the_work_but_at_least_the_floor() {
         let order = Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(1_000) };
-        assert_eq!(order.allowance(Work::from_nanos(10)), 1_000);
-        assert_eq!(order.allowance(Work::from_nanos(1_000)), 5_000);
-        assert_eq!(order.allowance(Work::MAX), ALLOWANCE_MAX);
+        assert_eq!(order.allowance(Work::from_nanos(10), 1), 1_000);
+        assert_eq!(order.allowance(Work::from_nanos(10), 3), 3_000);
+        assert_eq!(order.allowance(Work::from_nanos(1_000), 1), 5_000);
+        assert_eq!(order.allowance(Work::MAX, u32::MAX), ALLOWANCE_MAX);
     }
 
     #[test]
     fn aging_zero_ignores_the_floor() {
         let order = Order::ShortestFirst { aging: Some(0.0), floor: Work::from_nanos(1_000) };
         assert!(order.is_fifo());
-        assert_eq!(order.allowance(Work::from_nanos(10)), 0);
+        assert_eq!(order.allowance(Work::from_nanos(10), 1), 0);
     }
 }

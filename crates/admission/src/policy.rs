@@ -45,12 +45,14 @@ impl Cost {
 pub enum Order {
     /// In order of arrival.
     Fifo,
-    /// By expected work; a waiting request may be overtaken by at most max(`aging` × its own work, `floor`)
-    /// of work (`None`: without bound; `aging` = 0 ignores the floor and is FIFO).
+    /// By expected work; a waiting request may be overtaken by at most max(`aging` × its own work, `floor` ×
+    /// the requests that may be in flight) of work (`None`: without bound; `aging` = 0 ignores the floor and
+    /// is FIFO).
     ShortestFirst {
         /// The multiple of its own work by which a request may be overtaken.
         aging: Option<f64>,
-        /// The least work by which any request may be overtaken.
+        /// The least work by which any request may be overtaken, for each that may be in flight. So much work
+        /// in front of a request delays it by about as long: the work of each is measured among the others.
         floor: Work,
     },
 }

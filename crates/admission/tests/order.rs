@@ -87,13 +87,13 @@ fn any_order() -> impl Strategy<Value = Order> {
     prop_oneof![1 => Just(Order::Fifo), 1 => Just(aging(Some(0.0), 70)), 4 => bounded, 1 => Just(aging(None, 0))]
 }
 
-fn allowance(order: Order, work: u64) -> f64 {
-    match order {
+fn allowance(setting: &Setting, work: u64) -> f64 {
+    match setting.order {
         Order::Fifo => 0.0,
         Order::ShortestFirst { aging: None, .. } => f64::INFINITY,
         Order::ShortestFirst { aging: Some(aging), .. } if aging <= 0.0 => 0.0,
         Order::ShortestFirst { aging: Some(aging), floor } => {
-            (aging * work as f64).floor().max(floor.as_nanos() as f64)
+            (aging * work as f64).floor().max(f64::from(setting.connections) * floor.as_nanos() as f64)
         }
     }
 }
@@ -155,7 +155,7 @@ impl Model {
             && self.fits(now, work);
         // What joins no line gives its type no rank.
         let rank = if at_once { steady } else { self.rank(kind, steady) };
-        let left = allowance(self.setting.order, rank);
+        let left = allowance(&self.setting, rank);
         let newcomer = Waiting { ticket, kind, pool, work, rank, left };
         let line = &mut self.lines[class];
         if line.is_empty() {
@@ -275,16 +275,16 @@ impl Seen {
 
     /// With one pool for all no request is skipped. Until two exchange their places, a request that starts
     /// has overtaken all of its class that came before and still wait.
-    fn start(&mut self, ticket: Ticket, order: Order) {
+    fn start(&mut self, ticket: Ticket, setting: &Setting) {
         let work = self.rank[&ticket];
         let class = self.class[&ticket];
         for (other, overtaken) in self.waiting.iter_mut().filter(|(other, _)| self.class[other] == class) {
             if *other < ticket {
                 *overtaken += work as f64;
                 let own = self.rank[other];
-                assert!(*overtaken <= allowance(order, own), "overtaken by more than its allowance");
+                assert!(*overtaken <= allowance(setting, own), "overtaken by more than its allowance");
                 assert!(own > work, "overtaken by one that isn't shorter");
-            } else if matches!(order, Order::ShortestFirst { aging: None, .. }) {
+            } else if matches!(setting.order, Order::ShortestFirst { aging: None, .. }) {
                 assert!(self.rank[other] >= work, "not the shortest");
             }
         }
@@ -433,7 +433,7 @@ impl World {
                 self.seen.goes_in_order_of_arrival(ticket);
                 assert_eq!(work.as_nanos(), self.seen.work[&ticket], "work is fixed at arrival");
                 if self.one_pool && !self.model.exchanged {
-                    self.seen.start(ticket, self.model.setting.order);
+                    self.seen.start(ticket, &self.model.setting);
                 }
             }
         }

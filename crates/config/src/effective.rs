@@ -163,15 +163,13 @@ fn admission(out: &mut Lines, gate: &Gate) {
             out.text("order", "fifo");
             out.note("aging and aging_floor have no meaning with fifo");
         }
-        Order::ShortestFirst { aging, floor } => {
+        Order::ShortestFirst { aging, .. } => {
             out.text("order", "shortest-first");
             match aging {
                 Some(aging) => out.value("aging", aging),
                 None => out.text("aging", "none"),
             }
             out.time("aging_floor", gate.aging_floor);
-            let work = humantime::format_duration(Duration::from_nanos(floor.as_nanos()));
-            out.note(&format!("that is {work} of work in front of a request, with all connections busy"));
         }
     }
     out.value("queue_max", gate.policy.queue_max);

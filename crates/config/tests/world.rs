@@ -162,7 +162,7 @@ fn only_the_upstream_is_required() {
     assert_eq!((policy.connections, policy.pinned_max), (20, 10));
     assert_eq!(policy.capacity, Capacity::Found(Controller::Auto));
     assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::Auto, Some(admission::LongLimit::FOUND)));
-    let floor = Work::from(Duration::from_secs(20));
+    let floor = Work::from(Duration::from_secs(3));
     assert_eq!(policy.order, Order::ShortestFirst { aging: Some(3.0), floor });
     assert_eq!(policy.cost, Cost::DEFAULT);
     assert_eq!((policy.queue_max, policy.queue_timeout), (100_000, Duration::from_secs(120)));
@@ -207,7 +207,7 @@ fn every_key_is_heard() {
         (gate.long_limit, policy.long_limit),
         (LongLimit::Fixed(2), Some(admission::LongLimit::Fixed(2)))
     );
-    let floor = Work::from(Duration::from_millis(9 * 250));
+    let floor = Work::from(Duration::from_millis(250));
     assert_eq!(policy.order, Order::ShortestFirst { aging: Some(2.5), floor });
     assert_eq!(policy.cost, Cost::Ewma { weight: 0.1 });
     assert_eq!(world.gates[2].policy.cost, Cost::Steady);

@@ -23,7 +23,7 @@ fn policy() -> Policy {
         connections: CONNECTIONS,
         long_limit: Some(LongLimit::Fixed(4)),
         cost: Cost::MovingAverage { window: 100 },
-        order: Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(1_000_000_000) },
+        order: Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(250_000_000) },
         queue_max: 1000,
         queue_timeout: Duration::from_secs(120),
         pinned_max: 2,

@@ -34,10 +34,7 @@ fn gate(connections: u32, capacity: Capacity) -> Policy {
         connections,
         capacity,
         long_limit: Some(LongLimit::FOUND),
-        order: Order::ShortestFirst {
-            aging: Some(3.0),
-            floor: Work::from_nanos(1_000_000_000 * u64::from(connections)),
-        },
+        order: Order::ShortestFirst { aging: Some(3.0), floor: Work::from(Duration::from_secs(3)) },
         after_stall: AfterStall::NewcomersFirst,
         queue_timeout: Duration::from_secs(120),
         ..Policy::default()

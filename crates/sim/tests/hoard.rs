@@ -21,7 +21,7 @@ const READ: u32 = 0;
 
 /// The default gate.
 fn as_it_comes() -> Policy {
-    let floor = Work::from_nanos(1_000_000_000 * u64::from(CONNECTIONS));
+    let floor = Work::from(Duration::from_secs(3));
     Policy {
         capacity: Capacity::Found(Controller::Auto),
         connections: CONNECTIONS,

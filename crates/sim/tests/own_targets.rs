@@ -48,7 +48,7 @@ fn targets(all: Goal, own: &[(usize, Goal)]) -> Rejection {
 
 /// Shortest first with the long lane that is found, as a gate comes.
 fn shortest_first(connections: u32, rejection: Rejection) -> Policy {
-    let floor = Work::from_nanos(u64::from(connections) * 1_000_000_000);
+    let floor = Work::from(Duration::from_secs(3));
     Policy {
         connections,
         long_limit: Some(LongLimit::FOUND),

@@ -35,7 +35,7 @@ fn rate(types: &[Kind]) -> f64 {
 
 /// The default gate, in front of a server that tells that it has one core.
 fn sale(variation: f64, seed: u64) -> Scenario {
-    let floor = Work::from_nanos(1_000_000_000 * u64::from(CONNECTIONS));
+    let floor = Work::from(Duration::from_secs(3));
     let policy = Policy {
         capacity: Capacity::Found(Controller::Auto),
         connections: CONNECTIONS,

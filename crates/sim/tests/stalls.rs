@@ -27,14 +27,10 @@ fn types() -> (Vec<Kind>, [f64; 3]) {
 
 /// The default gate for HTTP, but for its behavior after a stall.
 fn site(after_stall: AfterStall, load: f64, cores: u32) -> Scenario {
-    const CONNECTIONS: u64 = 200;
     let policy = Policy {
-        connections: CONNECTIONS as u32,
+        connections: 200,
         long_limit: Some(LongLimit::FOUND),
-        order: Order::ShortestFirst {
-            aging: Some(3.0),
-            floor: Work::from_nanos(1_000_000_000 * CONNECTIONS),
-        },
+        order: Order::ShortestFirst { aging: Some(3.0), floor: Work::from(Duration::from_secs(3)) },
         queue_timeout: Duration::from_secs(30),
         after_stall,
         ..Policy::default()

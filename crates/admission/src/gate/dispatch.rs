@@ -358,7 +358,8 @@ impl Gate {
         } else {
             work
         };
-        let allowance = self.policy.order.allowance(work);
+        let in_flight = self.room.most_requests().unwrap_or(u32::MAX).min(self.policy.connections);
+        let allowance = self.policy.order.allowance(work, in_flight);
         match line {
             Line::Nowhere | Line::Type | Line::Shard => {}
             Line::Immediate => self.immediate.insert(slot, class, work.as_nanos(), 0),

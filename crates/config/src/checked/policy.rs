@@ -93,7 +93,7 @@ pub(super) fn read(
             LongLimit::NoLane => None,
         },
         cost: read_cost(section, cost_window),
-        order: read_order(section, aging_floor, connections),
+        order: read_order(section, aging_floor),
         queue_max: section.read("queue_max", |value| number(value, 0, 10_000_000)) as usize,
         queue_timeout: section.read("queue_timeout", raw::some_time),
         pinned_max,
@@ -158,12 +158,9 @@ fn read_cost(section: &mut Section<'_>, window: u32) -> Cost {
     }
 }
 
-fn read_order(section: &mut Section<'_>, aging_floor: Duration, connections: u32) -> Order {
+fn read_order(section: &mut Section<'_>, aging_floor: Duration) -> Order {
     let aging = section.read("aging", raw::aging);
-    // As many requests as there are connections are served side by side, and the work of each is measured
-    // among the others: so much work in front of a request delays it by a second for every second of
-    // `connections`.
-    let floor = Work::from(aging_floor.saturating_mul(connections));
+    let floor = Work::from(aging_floor);
     if section.read("order", |value| raw::choice(value, ORDERS)) {
         Order::Fifo
     } else {

@@ -85,9 +85,9 @@ pub(super) const POLICY: &[Field] = &[
         key: "aging_floor",
         form: Form::Any,
         takes: "a duration from 0",
-        default: Value("\"1s\""),
-        doc: "How long overtaking may delay any waiting request, however short it is. In work that is this time multiplied by `connections`.",
-        reason: "Without it a bound of a few milliseconds would turn the order into FIFO in overload. A second is what people notice.",
+        default: Value("\"3s\""),
+        doc: "How long overtaking may delay any waiting request, however short it is. In work that is this time multiplied by the number of requests that may be in flight.",
+        reason: "Without it a bound of a few milliseconds would turn the order into FIFO in overload. With 1 s a service of two places serves a fifth less at four times its load.",
         reloadable: true,
     },
     Field {

@@ -58,9 +58,7 @@ pub(super) fn told(
         connections: gate.policy.connections,
         finding: match gate.connections {
             config::Connections::Fixed(_) => None,
-            config::Connections::Found { pinned_max } => {
-                Some(Finding { pinned_max, aging_floor: gate.aging_floor })
-            }
+            config::Connections::Found { pinned_max } => Some(Finding { pinned_max }),
         },
         max_clients: gate.max_clients,
         shares: Shares { user: postgres.user_clients_max, database: postgres.database_clients_max },

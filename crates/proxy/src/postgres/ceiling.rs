@@ -22,7 +22,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{Order, Policy, Work};
+use admission::Policy;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -60,8 +60,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 pub struct Finding {
     /// The most pinned connections, where the operator has said so; half of all otherwise.
     pub pinned_max: Option<u32>,
-    /// The shortest delay that counts as overtaking.
-    pub aging_floor: Duration,
 }
 
 impl Finding {
@@ -69,9 +67,6 @@ impl Finding {
     fn resize(&self, policy: &mut Policy, connections: u32) {
         policy.connections = connections;
         policy.pinned_max = self.pinned_max.unwrap_or(connections / 2).min(connections).max(1);
-        if let Order::ShortestFirst { floor, .. } = &mut policy.order {
-            *floor = Work::from(self.aging_floor.saturating_mul(connections));
-        }
     }
 }
 
@@ -468,14 +463,10 @@ mod tests {
 
     #[test]
     fn what_follows_the_number_of_connections_follows_it() {
-        let floor = Duration::from_millis(10);
-        let order = Order::ShortestFirst { aging: None, floor: Work::from_nanos(0) };
-        let mut policy = Policy { order, ..Policy::default() };
-        Finding { pinned_max: None, aging_floor: floor }.resize(&mut policy, 72);
+        let mut policy = Policy::default();
+        Finding { pinned_max: None }.resize(&mut policy, 72);
         assert_eq!((policy.connections, policy.pinned_max), (72, 36));
-        let Order::ShortestFirst { floor, .. } = policy.order else { panic!("{:?}", policy.order) };
-        assert_eq!(floor, Work::from(Duration::from_millis(720)));
-        Finding { pinned_max: Some(30), aging_floor: Duration::ZERO }.resize(&mut policy, 4);
+        Finding { pinned_max: Some(30) }.resize(&mut policy, 4);
         assert_eq!((policy.connections, policy.pinned_max), (4, 4));
     }
 }

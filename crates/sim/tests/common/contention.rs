@@ -44,7 +44,7 @@ pub(crate) struct Sale {
 pub(crate) const FIFO: Order = Order::Fifo;
 /// The product's default.
 pub(crate) const SHORTEST: Order =
-    Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(1_000_000_000) };
+    Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(50_000_000) };
 
 impl Sale {
     pub(crate) const USUAL: Self = Self {

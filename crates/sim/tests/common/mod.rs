@@ -46,7 +46,7 @@ pub(crate) const SHORTEST: Order = Order::ShortestFirst { aging: None, floor: Wo
 
 /// The product's defaults on 20 connections.
 pub(crate) fn default_gate(long_limit: u32) -> Policy {
-    let order = Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(20_000_000_000) };
+    let order = Order::ShortestFirst { aging: Some(5.0), floor: Work::from(Duration::from_secs(3)) };
     Policy {
         long_limit: Some(LongLimit::Fixed(long_limit)),
         queue_max: 100_000,

@@ -116,7 +116,7 @@ impl Traffic {
 
 /// What the configuration makes of a gate of which only the connections are said.
 fn default(cell: &Cell, connections: u32) -> Policy {
-    let floor = Work::from_nanos(1_000_000_000 * u64::from(connections));
+    let floor = Work::from(Duration::from_secs(3));
     Policy {
         connections,
         long_limit: Some(LongLimit::FOUND),

@@ -103,13 +103,13 @@ pub(crate) const SEARCH_RESULTS: usize = 5;
 
 /// The product's defaults: shortest first on 20 connections, with a long lane for the cores.
 pub(crate) fn default_gate(cores: u32, rejection: Rejection) -> Policy {
-    let order = Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(20_000_000_000) };
+    let order = Order::ShortestFirst { aging: Some(5.0), floor: Work::from(Duration::from_secs(3)) };
     Policy { connections: 20, long_limit: Some(LongLimit::Fixed(cores)), order, ..open_door(rejection) }
 }
 
 /// The default gate for HTTP: shortest first on 200 connections, with a long lane that is found.
 pub(crate) fn http_gate(rejection: Rejection) -> Policy {
-    let order = Order::ShortestFirst { aging: Some(3.0), floor: Work::from_nanos(200_000_000_000) };
+    let order = Order::ShortestFirst { aging: Some(3.0), floor: Work::from(Duration::from_secs(3)) };
     Policy {
         connections: 200,
         long_limit: Some(LongLimit::FOUND),

@@ -179,7 +179,8 @@ impl Refusal {
                  the request was not begun."
             }
             Self::Rejected(_, Told { cause: Some(cause), .. }) => {
-                return Cow::Owned(format!("The request was not begun. {cause} {}", cause.advice()));
+                // The advice is for operators, and visitors of a site read this.
+                return Cow::Owned(format!("The request was not begun. {cause}"));
             }
             Self::Rejected(..) => "The service has as much to do as it can; the request was not begun.",
             Self::Late => "The gate has more to do than it can; the request was not begun.",

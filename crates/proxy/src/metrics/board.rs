@@ -93,6 +93,7 @@ const BOARD: &[Row] = &[
                 ],
             ),
             panel("Why sessions keep connections", &[("gatekeeper_pinned_sessions", "")]),
+            panel("Changes of session a second", &[("gatekeeper_pool_session_changes_total", "")]),
             panel("Clients", &[("gatekeeper_clients", "")]),
             panel("Logins a second", &[("gatekeeper_logins_total", "")]),
         ],

@@ -279,7 +279,8 @@ pub(crate) fn left_unread(admin_port: u16) -> Option<(f64, f64)> {
 /// The rate of the uplink in bits per second, if the gate knows one.
 pub(crate) fn uplink_rate(admin_port: u16) -> Option<f64> {
     let metrics = admin_page(admin_port, "/metrics")?;
-    value_in(&metrics, "gatekeeper_uplink_rate_bytes").map(|bytes| bytes * 8.0)
+    let bytes = value_in(&metrics, "gatekeeper_uplink_rate_bytes").filter(|bytes| !bytes.is_nan());
+    bytes.map(|bytes| bytes * 8.0)
 }
 
 /// An admin page, with its head; none if it doesn't answer in time, or is cut off because it is longer than

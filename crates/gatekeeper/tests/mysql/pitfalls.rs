@@ -234,6 +234,48 @@ fn an_id_is_known_though_no_answer_told_of_it() {
 }
 
 #[test]
+fn a_write_to_the_binary_log_binds_nobody() {
+    let stage = one();
+    let (mut first, mut second) = (stage.client(), stage.client());
+    assert_eq!(first.query("SELECT @@log_bin").rows(), "1");
+    first.query("CREATE OR REPLACE TABLE logged (v INT)");
+    first.query("INSERT INTO logged VALUES (1)").ok(capabilities());
+    second.query("INSERT INTO logged VALUES (2)").ok(capabilities());
+    assert_eq!(stage.gate.status()["connections_pinned"], 0, "{}", stage.gate.status());
+    // Where the first one's write is in the log, its connection doesn't know any more.
+    assert_eq!(first.query("SELECT @@last_gtid").error().code, 1105);
+    // Where nobody has come between, it tells, and stays with its session.
+    let stage = Stage::start(&["connections = 2", "pinned_max = 1"], "");
+    let mut session = stage.client();
+    session.query("INSERT INTO logged VALUES (3)").ok(capabilities());
+    let place = session.query("SELECT @@last_gtid").rows();
+    assert_eq!(place.split('-').count(), 3, "{place}");
+    assert_eq!(stage.gate.status()["connections_pinned"], 1, "{}", stage.gate.status());
+}
+
+#[test]
+fn what_other_statements_have_replaced_is_told_of_none() {
+    let stage = one();
+    stage.client().query("CREATE OR REPLACE TABLE counted (id INT AUTO_INCREMENT PRIMARY KEY)");
+    let mut session = stage.client();
+    session.query("INSERT INTO counted VALUES (NULL), (NULL)");
+    // The gate has asked for the id since.
+    assert_eq!(session.query("GET DIAGNOSTICS @rows = ROW_COUNT").error().code, 1105);
+    drop(session);
+    for (sql, keeps, asks) in [
+        ("SELECT id FROM counted", "VALUES (1)", "SELECT FOUND_ROWS()"),
+        ("SELECT 'a' + 0 FROM counted", "SELECT 1 FROM DUAL", "SHOW WARNINGS"),
+    ] {
+        // From the error on a session keeps the connection.
+        let mut session = stage.client();
+        session.query(sql);
+        stage.client().query("SELECT 1");
+        assert_eq!(session.query(keeps).rows(), "1");
+        assert_eq!(session.query(asks).error().code, 1105, "{keeps}");
+    }
+}
+
+#[test]
 fn an_error_leaves_its_warnings_to_be_shown() {
     let stage = one();
     let mut session = stage.client();

@@ -74,6 +74,7 @@ fn two_sessions_find_what_they_find_directly() {
         ],
         &[(0, "SELECT a / 0 FROM t"), (1, "SELECT 1"), (1, "SHOW WARNINGS")],
         &[(0, "SELECT a / 0 FROM t"), (1, "SELECT 1 FROM DUAL"), (1, "SHOW WARNINGS")],
+        &[(0, "SELECT a / 0 FROM t"), (1, PLAIN), (0, "SELECT 1 FROM DUAL"), (0, "SHOW WARNINGS")],
         &[(0, PLAIN), (1, "SELECT a / 0 FROM t LIMIT 1"), (1, "SELECT @@warning_count")],
         // Generated columns.
         &[

@@ -29,7 +29,12 @@ static SERVER: Mutex<Weak<PrivateMariadb>> = Mutex::new(Weak::new());
 fn server() -> Arc<PrivateMariadb> {
     let mut shared = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
     shared.upgrade().unwrap_or_else(|| {
-        let options = ["--max-allowed-packet=64M", "--plugin-load-add=auth_ed25519"];
+        let options = [
+            "--max-allowed-packet=64M",
+            "--plugin-load-add=auth_ed25519",
+            "--log-bin=log",
+            "--log-bin-trust-function-creators=1",
+        ];
         let server = Arc::new(PrivateMariadb::start(&options).unwrap());
         *shared = Arc::downgrade(&server);
         server

@@ -305,7 +305,7 @@ struct Statement<'a> {
     before: [Option<(TokenKind, &'a [u8])>; 2],
     /// How many parentheses are open.
     depth: usize,
-    /// A table may be read.
+    /// A table is read. DUAL is none.
     has_from: bool,
 }
 
@@ -374,10 +374,13 @@ impl<'a> Statement<'a> {
     }
 
     fn push(&mut self, kind: TokenKind, text: &'a [u8]) {
+        let is = |text: &[u8], word: &str| text.eq_ignore_ascii_case(word.as_bytes());
+        let is_behind_from = matches!(self.before[0], Some((_, word)) if is(word, "from"));
+        self.has_from |= self.depth == 0 && is_behind_from && !is(text, "dual");
         match kind {
             TokenKind::Open => self.depth += 1,
             TokenKind::Close => self.depth = self.depth.saturating_sub(1),
-            _ => self.has_from |= self.depth == 0 && text.eq_ignore_ascii_case(b"from"),
+            _ => {}
         }
         if let Some(word) = self.words.get_mut(self.count) {
             *word = text;
@@ -427,7 +430,7 @@ fn pin_of(words: &[(&str, Pin)], word: &[u8]) -> Option<Pin> {
 impl Analysis {
     /// A statement of the text has ended: later ones of the text find its results.
     fn end(&mut self, statement: &Statement<'_>) {
-        let reads = statement.begins_with(&["select", "with", "values", "("]);
+        let reads = statement.begins_with(&["select", "with", "("]);
         let changes = statement.begins_with(&CHANGE);
         if statement.defines() {
             self.defines = Defines::Tables;
@@ -515,6 +518,8 @@ impl Analysis {
             self.names_insert_id = true;
         } else if is("warning_count") || is("error_count") {
             self.ask(Results::WARNINGS);
+        } else if is("last_gtid") {
+            self.ask(Results::GTID);
         }
     }
 
@@ -536,6 +541,8 @@ impl Analysis {
             || statement.begins_with(&["get"]) && is("diagnostics")
         {
             self.ask(Results::WARNINGS);
+        } else if is("row_count") && statement.begins_with(&["get"]) {
+            self.ask(Results::COUNT);
         } else if is("value") && is_behind("previous") {
             self.ask(Results::SEQUENCE);
         } else if is("value") && is_behind("next") {

@@ -55,6 +55,7 @@ const OFFERED: Capabilities = Capabilities(
         | Capabilities::CONNECT_ATTRS.0
         | Capabilities::PLUGIN_AUTH_LENENC.0,
 );
+const _: () = assert!(OFFERED.0 & Capabilities::NOT_FOLLOWED.0 == 0);
 
 /// The longest name of an application that is kept, in bytes.
 const APPLICATION_BYTES_MAX: usize = 256;

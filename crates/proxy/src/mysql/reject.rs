@@ -206,9 +206,9 @@ impl Refusal {
     }
 
     pub(super) fn results_are_gone() -> Self {
-        let why = "gatekeeper: what FOUND_ROWS(), ROW_COUNT(), LASTVAL() or SHOW WARNINGS would tell is gone: \
-                   the connection has served another session since, or was reset; from now on the session keeps \
-                   its connection, so run the statement before again";
+        let why = "gatekeeper: what FOUND_ROWS(), ROW_COUNT(), LASTVAL(), @@last_gtid or SHOW WARNINGS would \
+                   tell is gone: the connection has served another session since, or was reset; from now on \
+                   the session keeps its connection, so run the statement before again";
         Self::new(1105, *b"HY000", why)
     }
 

@@ -176,6 +176,7 @@ impl Answer {
     /// The results that a text has replaced. Warnings and errors replace those before.
     pub(super) fn renewed(&self, analysis: &Analysis) -> Results {
         let own = if self.error.is_some() { Results::default() } else { analysis.renews };
+        let own = own.with(self.told.results);
         if self.warned { own.with(Results::WARNINGS) } else { own }
     }
 

@@ -14,7 +14,9 @@ impl Results {
     pub(super) const WARNINGS: Self = Self(4);
     /// `LASTVAL()`.
     pub(super) const SEQUENCE: Self = Self(8);
-    pub(super) const ALL: Self = Self(15);
+    /// `@@last_gtid`.
+    pub(super) const GTID: Self = Self(16);
+    pub(super) const ALL: Self = Self(31);
     /// What a query of the gate's own replaces, which reads no table.
     pub(super) const OF_QUERIES: Self = Self(Self::ROWS.0 | Self::COUNT.0);
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use wire::mysql::track::{Change, Changes};
 
 use super::classify::{Analysis, Explains, Pin};
+use super::results::Results;
 use super::server::Carried;
 
 /// The longest value that is set again, in bytes.
@@ -144,6 +145,8 @@ pub(super) struct Told {
     pub(super) collation: bool,
     /// A variable is among the changes.
     pub(super) variable: bool,
+    /// The results that have been replaced beyond those of which the text tells.
+    pub(super) results: Results,
 }
 
 impl Told {
@@ -153,6 +156,7 @@ impl Told {
         self.tracking |= later.tracking;
         self.collation |= later.collation;
         self.variable |= later.variable;
+        self.results = self.results.with(later.results);
         self.pin = later.pin.or(self.pin);
     }
 }
@@ -169,6 +173,8 @@ pub(super) fn apply(changes: Changes<'_>, carried: &mut Carried, analysis: &Anal
                 carried.database = schema.to_vec();
                 (told.changed, explained) = (true, true);
             }
+            // It comes with each transaction in the binary log, and nothing can set it.
+            Change::Variable { name: b"last_gtid", .. } => told.results = Results::GTID,
             Change::Variable { name, value } => {
                 explained = true;
                 told.tracking |= name.starts_with(b"session_track_");

@@ -41,6 +41,17 @@ fn what_binds_a_session_is_told_by_tokens_and_not_by_characters() {
     assert!(!read("SELECT SQL_CALC_FOUND_ROWS * FROM t").asks.meets(Results::ALL));
     assert!(read("SET a = 1; SELECT FOUND_ROWS()").asks.meets(Results::ROWS));
     assert!(!read("SELECT * FROM t; SELECT FOUND_ROWS()").asks.meets(Results::ALL));
+    assert!(read("GET DIAGNOSTICS @n = ROW_COUNT").asks.meets(Results::COUNT));
+    assert!(read("SELECT @@SESSION.last_gtid").asks.meets(Results::GTID));
+    assert!(!read("VALUES (1)").renews.meets(Results::ROWS));
+    for sql in ["SELECT 1 FROM DUAL", "SELECT 1 FROM dual WHERE 1 UNION SELECT 2 FROM dual"] {
+        assert!(!read(sql).renews.meets(Results::WARNINGS), "{sql}");
+    }
+    for sql in
+        ["SELECT 1 FROM DUAL UNION SELECT a FROM t", "SELECT 1 FROM `dual`", "SELECT 1 FROM (SELECT 1) t"]
+    {
+        assert!(read(sql).renews.meets(Results::WARNINGS), "{sql}");
+    }
     assert!(read("SET session_track_system_variables = 'a,b'").tracking);
     assert_eq!(read("SET session_track_schema = 1, time_zone = 'SYSTEM'").pin, Some(Pin::Other));
     for sql in [

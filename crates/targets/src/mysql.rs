@@ -5,9 +5,14 @@ use wire::mysql::authentication::{self, Step};
 use wire::mysql::capabilities::Capabilities;
 use wire::mysql::codec::{self, Packet, Sequence};
 use wire::mysql::command::{self as commands, Command};
-use wire::mysql::execute::{Execute, parse_parameters, push_parameters};
+use wire::mysql::execute::{
+    BulkExecute, Execute, bulk_with_types, parse_bulk, parse_parameters, push_parameters,
+};
 use wire::mysql::handshake::{self, First, Greeting};
 use wire::mysql::response::{Expect, Follower, PEEK, Turn};
+use wire::mysql::salted::Salted;
+use wire::mysql::scramble::{ed25519, native};
+use wire::mysql::table::parse_row;
 use wire::mysql::track;
 use wire::sql::fingerprint::MAX_LABEL;
 use wire::sql::lexer::Lexer;
@@ -81,6 +86,14 @@ pub(crate) fn login(data: &[u8]) {
         let read = authentication::parse_step(&again);
         assert_eq!(read, Ok(Step::Switch { plugin, data: first }));
     }
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let _ = (native::parse_kept(text), ed25519::parse_kept(text));
+    if let Some(salted) = Salted::parse(text) {
+        assert!(
+            Salted::parse(&salted.to_hexadecimal())
+                .is_some_and(|read| read.thousands() == salted.thousands())
+        );
+    }
 }
 
 /// A client's command.
@@ -101,6 +114,15 @@ pub(crate) fn command(data: &[u8]) {
             let rest = Written::new(|out| push_parameters(out, &parameters, agreed));
             let execute = Execute { rest: &rest, ..execute };
             assert_eq!(parse_parameters(&execute, count, agreed), Ok(Some(parameters)));
+        }
+    }
+    if let Command::BulkExecute(bulk) = command {
+        for count in [0, 1, 3] {
+            let Ok((types, rows)) = parse_bulk(&bulk, count) else { continue };
+            let rest = [types.unwrap_or_default(), rows].concat();
+            assert_eq!(rest, bulk.rest);
+            let with = types.map(|types| bulk_with_types(&bulk, bulk.statement, types));
+            assert!(with.is_none_or(|with| with == BulkExecute { rest: with.rest, ..bulk }));
         }
     }
 }
@@ -130,6 +152,11 @@ pub(crate) fn answer(data: &[u8]) {
         assert_eq!(answers::parse_prepared(&payload(&again)), Ok(prepared));
     }
     let _ = answers::parse_progress(data);
+    for columns in [0, 1, 3] {
+        let Ok(row) = parse_row(data, columns) else { continue };
+        assert_eq!(row.len(), columns);
+        assert!(row.iter().flatten().map(|value| value.len()).sum::<usize>() <= data.len());
+    }
     let Ok(changes) = track::parse(data) else { return };
     let again = Written::new(|out| changes.iter().for_each(|change| track::push(out, change)));
     let read = track::parse(&again).expect("what was written is valid");

@@ -1,11 +1,12 @@
 # The entry points. `make test` and `make demo` do their own set-up, on a fresh machine too.
 
-.PHONY: help demo release package figures uplink proofs catalogue experiments test conformance conformance-psycopg lint bench fuzz setup
+.PHONY: help demo release package try-package figures uplink proofs catalogue experiments test conformance conformance-psycopg lint bench fuzz setup
 
 help:
 	@echo 'make demo     a flash sale before a private PostgreSQL, and an overloaded site, with and without the gatekeeper (150 seconds once built)'
 	@echo 'make release  the gatekeeper as it is meant to run for good, guided by a profile of its own work: target/guided/gatekeeper (ten minutes)'
 	@echo 'make package  that gatekeeper as a .deb, a static one with its image, SBOM, manifests for Kubernetes, checksums: target/package'
+	@echo 'make try-package  that package, in a clean Debian root under systemd: installed, upgraded under load, purged (five minutes; takes root)'
 	@echo 'make figures  the figures of the papers, simulated: docs/results/figures (a few minutes)'
 	@echo 'make uplink   response bytes on a simulated uplink: docs/results/figures (a few minutes)'
 	@echo 'make proofs   what the papers leave open, simulated: two pages of docs/results (two minutes)'
@@ -35,10 +36,15 @@ release:
 	scripts/release
 
 # GATEKEEPER_BIN and GATEKEEPER_STATIC_BIN name other programs to pack.
+package: guided := $(or $(CARGO_TARGET_DIR),target)/guided
 package: $(if $(GATEKEEPER_BIN),,release)
 	scripts/setup packages
-	scripts/package $(or $(GATEKEEPER_BIN),target/guided/gatekeeper)
-	scripts/package-static $(GATEKEEPER_STATIC_BIN)
+	$(if $(GATEKEEPER_STATIC_BIN),,scripts/release static)
+	scripts/package $(or $(GATEKEEPER_BIN),$(guided)/gatekeeper)
+	scripts/package-static $(or $(GATEKEEPER_STATIC_BIN),$(guided)/gatekeeper-static)
+
+try-package:
+	scripts/try-package
 
 figures:
 	cargo build --release --locked -p figures

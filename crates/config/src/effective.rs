@@ -84,6 +84,9 @@ fn lines(world: &World) -> Lines {
     out
 }
 
+/// What stands beside a value that only serves to compare with.
+const LABORATORY: &str = "the laboratory: a published method, to compare with";
+
 fn service(out: &mut Lines, gate: &Gate) {
     out.text("name", &gate.name);
     out.text("protocol", name_of(PROTOCOLS, &gate.protocol()));
@@ -139,6 +142,9 @@ fn admission(out: &mut Lines, gate: &Gate) {
     out.text("capacity", capacity_text(*capacity));
     if *capacity == Capacity::Unlimited {
         out.note("no capacity: only connections and the long lane limit what is in flight");
+    }
+    if matches!(capacity, Capacity::Found(Controller::IncrementalSteps | Controller::Parabola)) {
+        out.note(LABORATORY);
     }
     out.text("contention", if gate.policy.contention == Contention::None { "none" } else { "auto" });
     out.note(&format!("the unit of work and of capacity: {unit}"));
@@ -200,7 +206,7 @@ fn rejection(out: &mut Lines, rejection: &Rejection) {
         }
         Rejection::Yaksha(settings) => {
             out.time("target", settings.target);
-            out.note("the laboratory: a published method, to compare with");
+            out.note(LABORATORY);
             out.value("yaksha_arrivals", settings.arrivals);
             out.text("yaksha_tuning", name_of(TUNINGS, &settings.tuning));
             out.time("yaksha_interval", settings.interval);

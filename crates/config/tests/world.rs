@@ -344,6 +344,22 @@ fn the_effective_configuration_tells_what_was_derived() {
 }
 
 #[test]
+fn a_published_method_stands_apart_in_what_is_printed() {
+    let note = "# the laboratory: a published method, to compare with";
+    let notes = |line: &str| {
+        let text = format!("[[gate]]\nupstream = \"db:5432\"\n{line}");
+        effective(&world(&text)).matches(note).count()
+    };
+    for line in [
+        "capacity = \"incremental-steps\"",
+        "capacity = \"parabola\"",
+        "rejection = \"yaksha\"\ntarget = \"1s\"",
+    ] {
+        assert_eq!((notes(line), notes("")), (1, 0), "{line}");
+    }
+}
+
+#[test]
 fn the_gate_takes_every_policy_that_is_configured() {
     for gate in world(FULL).gates.iter().chain(&world(MINIMAL).gates) {
         assert_eq!(gate.policy.check(), Ok(()), "{}", gate.name);

@@ -32,7 +32,13 @@ use wire::mysql::handshake::write_tls_request;
 const PASSWORD: &str = "secret ' of the drivers";
 /// How long the server's list may hold a connection that was closed. Only a hang takes longer.
 const LIST_BOUND: Duration = Duration::from_secs(30);
-const OPTIONS: [&str; 3] = ["--max-allowed-packet=64M", "--local-infile=1", "--character-set-server=utf8mb4"];
+const OPTIONS: [&str; 5] = [
+    "--max-allowed-packet=64M",
+    "--local-infile=1",
+    "--character-set-server=utf8mb4",
+    "--log-bin=log",
+    "--log-bin-trust-function-creators=1",
+];
 
 static SERVER: Mutex<Weak<PrivateMariadb>> = Mutex::new(Weak::new());
 

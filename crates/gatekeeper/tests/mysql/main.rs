@@ -31,6 +31,7 @@ mod shared;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
+mod upstream_tls;
 
 use std::process::Command as Process;
 

@@ -64,24 +64,31 @@ impl Stage {
 
     /// A gate in front of a server of its own.
     pub(crate) fn in_front_of(server: PrivateMariadb, settings: &[&str]) -> Self {
+        let upstream = format!("unix:{}", server.socket().display());
+        Self::reaching((Arc::new(server), &upstream), settings, "")
+    }
+
+    /// A gate that reaches a server by this address.
+    pub(crate) fn reaching(server: (Arc<PrivateMariadb>, &str), settings: &[&str], users: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let listen = format!("unix:{}", directory.path().join("gate.sock").display());
-        Self::between(&listen, Arc::new(server), directory, (settings, ""))
+        Self::between(&listen, server, directory, (settings, users))
     }
 
     fn listening(listen: &str, directory: TempDir, settings: &[&str], users: &str) -> Self {
-        Self::between(listen, server(), directory, (settings, users))
+        let server = server();
+        let upstream = format!("unix:{}", server.socket().display());
+        Self::between(listen, (server, &upstream), directory, (settings, users))
     }
 
     fn between(
         listen: &str,
-        server: Arc<PrivateMariadb>,
+        (server, upstream): (Arc<PrivateMariadb>, &str),
         directory: TempDir,
         (settings, users): (&[&str], &str),
     ) -> Self {
         let settings = configure(&directory, &server, settings, users);
-        let upstream = format!("unix:{}", server.socket().display());
-        let gate = Gate::start_between(listen, &upstream, &settings);
+        let gate = Gate::start_between(listen, upstream, &settings);
         Self { gate, directory, server }
     }
 

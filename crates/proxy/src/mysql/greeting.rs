@@ -1,6 +1,7 @@
 //! The beginning of a connection to the server, which speaks first: its greeting, TLS, and what the gate
 //! learns of the server by it.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use super::reject::Refusal;
 use super::{Settings, Shared};
 use crate::stream::Stream;
 use crate::tls::{Connector, UpstreamMode};
+use crate::upstream::address::ConnectError;
 use crate::upstream::dial::Dial;
 use crate::upstream::health::{Condition, LOOK_EVERY, Lack};
 use crate::upstream::resolver::Resolver;
@@ -188,18 +190,19 @@ pub(super) async fn encrypt(
     if !matches!(channel.stream, Stream::Tcp(_)) || connector.mode() == UpstreamMode::Allow {
         return Ok(channel);
     }
+    let no_tls = |source| ConnectError::Tls { address: way.dial.address().clone(), source };
     if !handshake.capabilities.contains(Capabilities::SSL) {
         if connector.mode() == UpstreamMode::Prefer {
             return Ok(channel);
         }
-        return Err(unreachable(&"the server doesn't have TLS"));
+        return Err(unreachable(&no_tls(io::Error::other("the server doesn't have TLS"))));
     }
     *sequence =
         write_tls_request(&mut channel.output, *sequence, (capabilities, MESSAGE_MAX as u32, collation));
     channel.flush().await?;
     let Stream::Tcp(socket) = channel.stream else { return Err(unreachable(&"no TCP")) };
     let host = way.dial.resolver().map_or("", Resolver::host);
-    let stream = connector.connect(socket, host).await.map_err(|error| unreachable(&error))?;
+    let stream = connector.connect(socket, host).await.map_err(|source| unreachable(&no_tls(source)))?;
     // What came in the clear behind the greeting is left behind.
     Ok(Channel::new(stream))
 }

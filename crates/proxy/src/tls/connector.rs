@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::{fmt, io};
 
-use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -94,7 +94,22 @@ where
 {
     let name = ServerName::try_from(host.to_owned())
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-    TlsConnector::from(Arc::clone(config)).connect(name, socket).await
+    TlsConnector::from(Arc::clone(config)).connect(name, socket).await.map_err(advised)
+}
+
+/// What a handshake's failure says, and what to do about the certificate.
+fn advised(error: io::Error) -> io::Error {
+    let fault = error.get_ref().and_then(|fault| fault.downcast_ref());
+    let advice = match fault {
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            "upstream_tls_ca must hold the certificate of the authority that signed the server's"
+        }
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) => "upstream must name the server as its certificate does",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}; {advice}"))
 }
 
 fn read(settings: &Upstream, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, FileFault> {

@@ -1,7 +1,7 @@
 //! What an operator does to a gate, and what happens around it: observe mode, reload, drain, and a server
 //! that crashes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use bench::mariadb::PrivateMariadb;
 use wire::mysql::capabilities::Status;
 use wire::mysql::response::Part;
 
-use crate::pitfalls::{prepare, run};
+use crate::pitfalls::{one, prepare, run};
 use crate::session::Session;
 use crate::stage::{Door, Stage, capabilities};
 
@@ -289,4 +289,49 @@ fn why_a_statement_was_refused_is_told_by_the_trace_in_its_comment() {
     );
     assert!(!told.to_string().contains("secret"), "{told}");
     holder.query("ROLLBACK");
+}
+
+#[test]
+fn a_scrape_tells_of_requests_logins_changes_of_session_and_types() {
+    let stage = one();
+    let mut sessions = [stage.client(), stage.client()];
+    assert_eq!(stage.login(stage.server.user(), "wrong").err().unwrap().code, 1045);
+    let scraped = || -> BTreeMap<String, f64> {
+        let text = stage.gate.metrics();
+        let series = text.lines().filter(|line| !line.starts_with('#'));
+        series
+            .filter_map(|line| line.rsplit_once(' '))
+            .map(|(name, figure)| (name.to_owned(), figure.parse().unwrap()))
+            .collect()
+    };
+    stage.until_holds("logins are counted", || {
+        let text = stage.gate.metrics();
+        let told = |outcome| format!("gatekeeper_logins_total{{gate=\"mysql\",outcome=\"{outcome}\"}}");
+        text.contains(&(told("success") + " 2\n")) && text.contains(&(told("failure") + " 1\n"))
+    });
+    stage.until("in_flight", 0);
+    let before = scraped();
+    for _ in 0..3 {
+        sessions.iter_mut().for_each(|session| assert_eq!(session.query("SELECT 40 + 2").rows(), "42"));
+    }
+    assert!(has_failed(&mut sessions[0], "SELECT nothing"));
+    stage.until("in_flight", 0);
+    let after = scraped();
+    let info = after.keys().find(|name| name.ends_with(",text=\"witness: select ? + ?\"}")).unwrap();
+    let id = info.split('"').nth(3).unwrap();
+    for (series, more) in [
+        ("requests_total{gate=\"mysql\",outcome=\"success\"}".to_owned(), 6.0),
+        ("requests_total{gate=\"mysql\",outcome=\"failure\"}".to_owned(), 1.0),
+        ("upstream_time_seconds_count{gate=\"mysql\"}".to_owned(), 7.0),
+        (format!("type_requests_total{{gate=\"mysql\",type=\"{id}\",outcome=\"success\"}}"), 6.0),
+        (
+            // Sessions of all users share one pool.
+            "pool_session_changes_total{gate=\"mysql\",user=\"\",database=\"\",how=\"reset\"}".to_owned(),
+            7.0,
+        ),
+    ] {
+        let series = format!("gatekeeper_{series}");
+        let of = |scraped: &BTreeMap<String, f64>| scraped.get(&series).copied().unwrap_or_default();
+        assert!((of(&after) - of(&before) - more).abs() < 0.1, "{series}: {} {}", of(&before), of(&after));
+    }
 }

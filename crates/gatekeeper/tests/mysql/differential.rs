@@ -61,8 +61,8 @@ impl Step {
 fn text(chance: &mut Chance, session: usize, database: &str) -> String {
     let number = chance.below(5);
     // Connections go from one that only reads to another without a reset.
-    match if chance.below(2) == 0 { 46 } else { chance.below(46) } {
-        46 => "SELECT v FROM same ORDER BY v".to_owned(),
+    match if chance.below(2) == 0 { 47 } else { chance.below(47) } {
+        47 => "SELECT v FROM same ORDER BY v".to_owned(),
         0 | 1 => format!("INSERT INTO t{session} (v) VALUES ({number})"),
         2 => format!("INSERT INTO t{session} VALUES (NULL, {number}), (NULL, {number})"),
         3 => format!("UPDATE t{session} SET v = v + {number}"),
@@ -102,9 +102,11 @@ fn text(chance: &mut Chance, session: usize, database: &str) -> String {
         36 => format!("REPLACE INTO t{session} VALUES ({number}, {number})"),
         37 => format!("SELECT COUNT(*) >= 0 FROM t{session}"),
         38 => format!(
-            "SET SESSION TRANSACTION ISOLATION LEVEL {}",
+            "SET{} TRANSACTION ISOLATION LEVEL {}",
+            chance.choose(&["", " SESSION"]),
             chance.choose(&["READ COMMITTED", "SERIALIZABLE"])
         ),
+        45 => format!("SET TRANSACTION READ {}", chance.choose(&["ONLY", "WRITE"])),
         39 => "SELECT @@session.tx_isolation, @@session.tx_read_only, @@collation_connection".to_owned(),
         40 => "SET wait_timeout = 1000, foreign_key_checks = 0, sql_select_limit = 3".to_owned(),
         41 => "SELECT @@wait_timeout, @@foreign_key_checks, @@sql_select_limit".to_owned(),

@@ -288,13 +288,56 @@ fn a_set_transaction_holds_for_the_next_transaction_of_its_session() {
     let stage = Stage::start(&["connections = 2"], "");
     let (mut first, mut second) = (stage.client(), stage.client());
     first.query("CREATE OR REPLACE TABLE read_only (v INT)");
-    first.query("SET TRANSACTION READ ONLY");
+    first.query("SET TRANSACTION READ ONLY").ok(capabilities());
+    first.query("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE").ok(capabilities());
     second.query("SELECT 1");
-    first.query("BEGIN");
+    let status = first.query("BEGIN").ok(capabilities()).status;
+    assert!(status.contains(Status::IN_TRANSACTION) && status.contains(Status::IN_READ_ONLY_TRANSACTION));
     assert_eq!(first.query("INSERT INTO read_only VALUES (1)").error().code, 1792);
+    let of_session = "SELECT trx_isolation_level FROM information_schema.innodb_trx \
+                      WHERE trx_mysql_thread_id = connection_id()";
+    first.query("SELECT * FROM read_only");
+    assert_eq!(first.query(of_session).rows(), "SERIALIZABLE");
     first.query("ROLLBACK");
     let status = first.query("INSERT INTO read_only VALUES (1)").ok(capabilities()).status;
     assert!(!status.contains(Status::IN_TRANSACTION));
+    assert_eq!(stage.gate.status()["connections_pinned"], 0, "{}", stage.gate.status());
+    // A transaction that ends before its first statement has had what was set.
+    for sql in ["SET TRANSACTION READ ONLY", "BEGIN", "COMMIT", "INSERT INTO read_only VALUES (2)"] {
+        first.query(sql).ok(capabilities());
+    }
+    for sql in ["SET TRANSACTION READ ONLY", "BEGIN", "START TRANSACTION", "INSERT INTO read_only VALUES (3)"]
+    {
+        first.query(sql).ok(capabilities());
+    }
+    assert_eq!(first.query("SET TRANSACTION READ ONLY").error().code, 1568, "a transaction is open");
+    first.query("ROLLBACK");
+    first.query("BEGIN");
+    assert_eq!(first.query("SET TRANSACTION READ ONLY").error().code, 1568, "one has begun");
+    // The session keeps its connection for these.
+    drop(first);
+    let mut first = stage.client();
+    for sql in ["SET TRANSACTION READ ONLY", "SET @a = 1"] {
+        first.query(sql).ok(capabilities());
+    }
+    assert_eq!(first.query("INSERT INTO read_only VALUES (4)").error().code, 1792);
+    assert_eq!(first.query("SET TRANSACTION ISOLATION LEVEL READ").error().code, 1064);
+}
+
+#[test]
+fn what_is_set_for_a_transaction_is_left_to_no_other_session() {
+    let stage = Stage::start(&["connections = 2", "pinned_max = 1"], "");
+    let (mut first, mut second) = (stage.client(), stage.client());
+    second.query("CREATE OR REPLACE TABLE left_over (v INT)");
+    second.query("SET @a = 1");
+    first.query("SET TRANSACTION READ ONLY").ok(capabilities());
+    // Only a transaction would end what is set, and no more connections may be kept.
+    assert_eq!(first.query("SELECT 1").error().code, 1205);
+    stage.client().query("INSERT INTO left_over VALUES (1)").ok(capabilities());
+    first.query("BEGIN").ok(capabilities());
+    assert_eq!(first.query("INSERT INTO left_over VALUES (2)").error().code, 1792);
+    first.query("COMMIT").ok(capabilities());
+    first.query("INSERT INTO left_over VALUES (3)").ok(capabilities());
 }
 
 #[test]

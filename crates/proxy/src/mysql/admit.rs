@@ -62,10 +62,16 @@ impl Session {
             return Ok(if refusal.ends_session() { Flow::Close } else { flow });
         }
         let _defining = (analysis.defines == Defines::Tables).then(|| self.shared.tables.define());
+        // What is set for the next transaction would be left on the connection.
+        let sets = self.opening.is_only_set().then_some(Pin::Other);
+        if let Err(reason) = self.keep(sets) {
+            return Ok(self.decline(&self.unkept(reason), due).await);
+        }
         let begun = self.now();
         let named = match self.attach(what, analysis).await {
             Ok(named) => named,
             Err(failed) => {
+                self.kept = None;
                 // The server has denied it, or can't be asked: nobody has left.
                 if let Some(permit) = self.permit.take() {
                     permit.complete(Outcome::Failure, self.now().since(begun));
@@ -80,8 +86,7 @@ impl Session {
             return Ok(self.decline(&Refusal::results_are_gone(), due).await);
         }
         if let Err(reason) = self.keep(analysis.pin) {
-            let refusal = self.unkept(reason);
-            return Ok(self.decline(&refusal, due).await);
+            return Ok(self.decline(&self.unkept(reason), due).await);
         }
         // A statement that doesn't need to keep the connection runs, though none may be kept.
         let _ = self.keep(self.keeps);
@@ -127,7 +132,7 @@ impl Session {
         // Logins are one type: anybody may name databases that aren't there.
         let of_type = if self.proof == Proof::Given { &self.carried.database[..] } else { &[] };
         let database = String::from_utf8_lossy(of_type);
-        let explicit = self.begin.is_some() || self.status.contains(Status::IN_TRANSACTION);
+        let explicit = self.opening.has_begun() || self.status.contains(Status::IN_TRANSACTION);
         let driver = Arc::clone(&self.shared.driver);
         let request_type = request_type(&database, analysis.type_hash, explicit);
         let class = self.shared.classes.class_of(|| self.unit(request_type, &analysis.tags));
@@ -256,7 +261,7 @@ impl Session {
         let mut last = Failed::Lost(Lost::Closed);
         let names = names(what, analysis);
         let key = names.map(|names| tables::key(&self.key.user, &self.carried.database, names));
-        let is_shared = self.begin.is_none() && is_shared(&self.carried.variables, self.key.collation);
+        let is_shared = self.opening.is_empty() && is_shared(&self.carried.variables, self.key.collation);
         let mut named = match &key {
             Some(key) if is_shared => self.shared.tables.named(key),
             _ => Named::Unsure,
@@ -267,8 +272,8 @@ impl Session {
             server.expire(is_harmless, analysis.asks);
             // The first command of a session is its login, which leaves nothing. No reset ends FOUND_ROWS().
             if server.at != self.at {
-                let leaves_nothing = self.at.commands <= 1;
-                self.lost = if leaves_nothing { self.lost.with(Results::OF_QUERIES) } else { Results::ALL };
+                self.lost =
+                    if self.at.commands <= 1 { self.lost.with(Results::OF_QUERIES) } else { Results::ALL };
             }
             let is_known = self.proof == Proof::Given;
             let may_pass = is_known && is_harmless && !matches!(what, What::Prepare(..));
@@ -282,7 +287,7 @@ impl Session {
                 }
                 _ => None,
             };
-            let is_plain = matches!(what, What::Message(..)) && self.begin.is_none() && asked.is_none();
+            let is_plain = matches!(what, What::Message(..)) && self.opening.is_empty() && asked.is_none();
             if is_known && is_plain && server.restores_surely(&self.carried) {
                 // The statement follows at once.
                 server.put_restore(&self.carried, None, self.at);
@@ -294,7 +299,7 @@ impl Session {
                         self.carried.database = server.value("DATABASE()").await?;
                     }
                     self.proof = Proof::Given;
-                    if self.begin.take().is_some() {
+                    if std::mem::take(&mut self.opening).has_begun() {
                         self.status.0 |= Status::IN_TRANSACTION.0;
                     }
                     let Some(asked) = asked else { return Ok((server, named)) };
@@ -318,12 +323,12 @@ impl Session {
         if self.proof == Proof::Due {
             server.prove(&self.credential, limit).await?;
         }
-        let (at, begin) = (self.at, self.begin.as_deref());
-        match server.restore((&self.carried, self.proof), at, begin).await {
+        let (at, opening) = (self.at, &self.opening);
+        match server.restore((&self.carried, self.proof), at, opening).await {
             Err(Failed::Refused(refusal)) if self.proof == Proof::Given && refusal.is_of_database() => {
                 server.change_user(&self.credential, limit).await?;
                 let without = Carried { database: Vec::new(), ..self.carried.clone() };
-                server.restore((&without, self.proof), at, begin).await
+                server.restore((&without, self.proof), at, opening).await
             }
             restored => restored,
         }
@@ -470,11 +475,9 @@ impl Session {
             self.carried.database = database;
             self.lost = self.lost.with(Results::OF_QUERIES);
         }
-        let at = self.at;
-        server.at = at;
+        server.at = self.at;
         server.database.clone_from(&self.carried.database);
         let was = self.status;
-        let was_read_only = was.contains(Status::IN_READ_ONLY_TRANSACTION);
         match answer.status {
             // The modes of one statement have ended with it.
             Some(status) if analysis.once.iter().any(|name| name == b"sql_mode") => {
@@ -491,6 +494,7 @@ impl Session {
             return Ok(self.abandon());
         }
         // In MariaDB the next transaction is read-only, too, if `SET autocommit = 1` has ended this one.
+        let was_read_only = was.contains(Status::IN_READ_ONLY_TRANSACTION);
         let lasts = was_read_only && !analysis.ends && !self.status.contains(Status::IN_TRANSACTION);
         let pin = answer.pin(analysis).or(lasts.then_some(Pin::Other));
         if let Err(reason) = self.keep(pin) {

@@ -11,6 +11,7 @@ use wire::sql::fingerprint::fingerprint;
 use wire::sql::lexer::{Lexer, TokenKind};
 use wire::sql::{Backslashes, Dialect, DoubleQuotes, Tags};
 
+use super::opening::Next;
 use super::results::Results;
 use crate::sql_type::{EMPTY, UNPARSED, label_hash};
 use plain::{DEFINE_NOTHING, Plain};
@@ -153,6 +154,8 @@ pub(super) struct Analysis {
     pub(super) begins: bool,
     /// The text only ends a transaction, in the plainest form.
     pub(super) ends: bool,
+    /// The text only sets this for the next transaction.
+    pub(super) next: Option<Next>,
     pub(super) savepoints: Savepoints,
     pub(super) close: Close,
     pub(super) kills: Killing,
@@ -203,7 +206,7 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
     let mut analysis = Analysis { type_hash, label, ..Analysis::default() };
     let mut lexer = Lexer::new(sql, dialect);
     // The first words of the text, and how many tokens there are.
-    let (mut first, mut count): ([&[u8]; 5], usize) = Default::default();
+    let (mut first, mut count): ([&[u8]; 6], usize) = Default::default();
     let mut statement = Statement::default();
     let (mut is_list, mut kills) = (false, false);
     let (mut tags, mut plain) = (Tags::default(), Plain::default());
@@ -252,8 +255,10 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
         analysis.pin = Some(Pin::Other);
     }
     let is = |at: usize, word: &str| first[at].eq_ignore_ascii_case(word.as_bytes());
+    analysis.next = Next::read(first.get(..count).unwrap_or_default()).filter(|_| !is_list);
     analysis.begins = match count {
         1 => is(0, "begin"),
+        2 if is_list => false,
         2 => is(0, "begin") && is(1, "work") || is(0, "start") && is(1, "transaction"),
         _ => false,
     };

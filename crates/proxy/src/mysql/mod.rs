@@ -48,6 +48,7 @@ mod greeting;
 mod kill;
 mod left;
 mod login;
+mod opening;
 mod pins;
 mod pool;
 mod proof;

@@ -23,6 +23,7 @@ use super::Shared;
 use super::channel::{Channel, Lost, MESSAGE_MAX};
 use super::greeting::{Failed, Way, encrypt, greeted, known, refused, unreachable};
 use super::left::Left;
+use super::opening::Opening;
 use super::pool::Place;
 use super::reject::Refusal;
 use super::rsa;
@@ -243,13 +244,13 @@ impl Server {
         &mut self,
         (carried, proof): (&Carried, Proof),
         at: Point,
-        begin: Option<&[u8]>,
+        opening: &Opening,
     ) -> Result<(), Failed> {
         // A client names its database at login in its own character set. Servers tell names in UTF-8.
         let is_utf8 = self.is_at(at) || carried.database.is_ascii() || proof == Proof::Due;
         let login = if is_utf8 { None } else { Some(self.names_of_login().await?) };
         self.put_restore(carried, login.as_deref(), at);
-        if let Some(sql) = begin {
+        for sql in opening.texts() {
             self.due += self.put(&Command::Query(Query { attributes: &[], sql }));
         }
         self.settle().await

@@ -21,6 +21,7 @@ use super::channel::{Channel, Incoming, Lost, Message};
 use super::classify::{Analysis, Explains, Kill, Killing, Leaves, Pin, dialect};
 use super::kill::kill_thread;
 use super::login::{LoggedIn, application, write_own_ok};
+use super::opening::{Access, Opening};
 use super::pins::Kept;
 use super::proof::authenticate;
 use super::readings::{self, Wide};
@@ -106,8 +107,7 @@ pub(super) struct Session {
     pub(super) kept: Option<Kept>,
     /// The next request pins the session for this reason.
     pub(super) keeps: Option<Pin>,
-    /// A transaction's beginning that is answered and not sent yet.
-    pub(super) begin: Option<Vec<u8>>,
+    pub(super) opening: Opening,
     /// How long the server was busy with the present request.
     pub(super) busy: Duration,
     /// When the present request got its turn; `None` for a login.
@@ -152,7 +152,7 @@ impl Session {
             permit: None,
             kept: None,
             keeps: None,
-            begin: None,
+            opening: Opening::default(),
             busy: Duration::ZERO,
             begun: None,
             counters: Counted::default(),
@@ -229,7 +229,7 @@ impl Session {
         loop {
             let limit = self.shared.settings().message_timeout;
             self.client.flush_within(limit).await?;
-            let is_idle = self.permit.is_none() && self.begin.is_none();
+            let is_idle = self.permit.is_none() && !self.opening.has_begun();
             let phase = if is_idle { Phase::Draining } else { Phase::Aborting };
             let incoming = tokio::select! {
                 biased;
@@ -373,11 +373,11 @@ impl Session {
         }
         let is_free = self.permit.is_none() && self.server.is_none();
         if is_free && self.status.contains(Status::AUTOCOMMIT) {
+            let is_set = analysis.next.is_some_and(|next| self.opening.set(next, sql));
             if analysis.begins {
-                self.begin = Some(sql.to_vec());
-                return Ok(self.own_ok(due));
+                self.opening.begin(sql);
             }
-            if analysis.ends && self.begin.take().is_some() {
+            if is_set || analysis.begins || analysis.ends && self.opening.end() {
                 return Ok(self.own_ok(due));
             }
         }
@@ -421,9 +421,10 @@ impl Session {
 
     pub(super) fn own_ok(&mut self, due: Sequence) -> Flow {
         let mut status = self.status.0 & Status::OF_SESSION.0;
-        if self.begin.is_some() {
+        if self.opening.has_begun() {
             status |= Status::IN_TRANSACTION.0;
-            if self.carried.reads_only() {
+            let access = self.opening.access();
+            if access.map_or_else(|| self.carried.reads_only(), |access| access == Access::Reads) {
                 status |= Status::IN_READ_ONLY_TRANSACTION.0;
             }
         }
@@ -471,7 +472,7 @@ impl Session {
         // An open transaction ends with its connection.
         self.drop_server();
         self.shared.pool.release(self.at.session);
-        self.begin = None;
+        self.opening = Opening::default();
         self.keeps = None;
         self.asks_insert_id = false;
         self.statements.clear();

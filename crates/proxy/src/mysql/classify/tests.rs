@@ -1,5 +1,6 @@
 //! Tests of reading texts.
 
+use super::super::opening::Access;
 use super::*;
 
 fn read(sql: &str) -> Analysis {
@@ -165,6 +166,25 @@ fn only_the_plainest_begin_is_put_off() {
         assert!(!read(sql).begins, "{sql}");
     }
     assert!(read("COMMIT").ends && read("rollback work").ends && !read("ROLLBACK TO a").ends);
+}
+
+#[test]
+fn what_is_set_for_the_next_transaction_is_known_in_its_plain_forms() {
+    for (sql, next) in [
+        ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", Some(Next::Isolation)),
+        ("set /* it */ transaction isolation level serializable;", Some(Next::Isolation)),
+        ("SET TRANSACTION READ ONLY", Some(Next::Access(Access::Reads))),
+        ("SET TRANSACTION READ WRITE", Some(Next::Access(Access::Writes))),
+        ("SET TRANSACTION ISOLATION LEVEL REPEATABLE COMMITTED", None),
+        ("SET TRANSACTION ISOLATION LEVEL READ", None),
+        ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY", None),
+        ("SET TRANSACTION READ ONLY; SELECT 1", None),
+        ("SET TRANSACTION; READ ONLY", None),
+        ("SET SESSION TRANSACTION READ ONLY", None),
+    ] {
+        assert_eq!(read(sql).next, next, "{sql}");
+    }
+    assert!(!read("START; TRANSACTION").begins && read("START TRANSACTION;").begins);
 }
 
 #[test]

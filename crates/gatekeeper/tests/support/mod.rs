@@ -231,12 +231,14 @@ pub(crate) fn java(directory: &Path, shared: &[&str], name: &str) -> impl Fn() -
     let jars = format!("{}/*", target_directory().join("java").display());
     let classes = target_directory().join("tmp").join(name);
     let mut compiler = Command::new("javac");
+    // Whatever the locale is.
+    compiler.args(["-encoding", "UTF-8"]);
     compiler.args(["-Werror", "-Xlint:all,-processing", "-proc:none", "-cp", &jars, "-d"]).arg(&classes);
     compiler.args(files).args(shared.iter().map(|file| tests_directory().join("drivers/java").join(file)));
     build(&mut compiler);
     move || {
         let mut program = Command::new("java");
-        program.args(["-cp", &format!("{}:{jars}", classes.display()), "Main"]);
+        program.args(["-Dfile.encoding=UTF-8", "-cp", &format!("{}:{jars}", classes.display()), "Main"]);
         program
     }
 }

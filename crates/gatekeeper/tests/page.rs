@@ -178,6 +178,67 @@ fn classes_with_goals_are_on_the_page() {
     assert_clean(&page, &gate.admin_address());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_part_of_the_page_tells_what_it_is_for() {
+    let server = server();
+    let (site, origin) = (free_port().expect("a port"), free_port().expect("a port"));
+    let settings = [
+        "name = \"shop\"".to_owned(),
+        "connections = 4".to_owned(),
+        "long_limit = 2".to_owned(),
+        "[[gate]]\nname = \"site\"\nprotocol = \"http\"".to_owned(),
+        format!("listen = \"127.0.0.1:{site}\"\nupstream = \"127.0.0.1:{origin}\""),
+    ];
+    let gate = Gate::start(server.port(), &settings);
+    let (pinned, client) = (session(&server, &gate).await, session(&server, &gate).await);
+    pinned.batch_execute("CREATE TEMP TABLE basket (item INT)").await.expect("it runs");
+    // One type with two times that differ tenfold.
+    let modes = async || {
+        for seconds in ["0.002", "0.05"] {
+            client.batch_execute(&format!("SELECT pg_sleep({seconds})")).await.expect("it runs");
+        }
+        let types = ureq::get(format!("http://{}/types", gate.admin_address())).call();
+        let types = types.expect("types").body_mut().read_to_string().expect("a text");
+        let types: serde_json::Value = serde_json::from_str(&types).expect("JSON");
+        let all = types["gates"][0]["types"].as_array().cloned().unwrap_or_default();
+        all.iter().any(|it| it["modes"].as_array().is_some_and(|modes| modes.len() == 2))
+    };
+    until("the type has two modes", modes).await;
+
+    let mut page = Page::open(&format!("http://{}/", gate.admin_address()), (1440, 1700));
+    page.until("document.body.dataset.ready === 'yes'");
+    let curve = "[...document.querySelectorAll('#curves svg path.line')].some((it) => it.getAttribute('d').includes('L'))";
+    page.until(curve);
+    tells(&mut page, "#found", "Long lane");
+    tells(&mut page, "#found", "The number is configured.");
+    tells(&mut page, "#timeline", "Ready");
+    tells(&mut page, "#upstream", "Addresses of the service");
+    tells(&mut page, "#upstream", "kept by sessions: 1 by temporary table");
+    let choose = |lane: &str| {
+        format!(
+            "{{ const it = document.querySelector('#lane'); it.value = '{lane}'; it.dispatchEvent(new Event('change')); 0 }}"
+        )
+    };
+    let chips = "[...document.querySelectorAll('#types-table tbody .chip')].map((it) => it.textContent)";
+    page.until(&format!("{chips}.includes('short')"));
+    page.value(&choose("long"));
+    page.until(&format!("!{chips}.includes('short')"));
+    tells(&mut page, "#types-count", " of ");
+    page.value(&choose(""));
+    let opened = "[...document.querySelectorAll('#types-table tbody tr button.open')].find((it) => it.textContent.includes('pg_sleep'))";
+    page.until(&format!("{opened} !== undefined"));
+    page.value(&format!("{opened}.click()"));
+    page.until("document.querySelector('#type').open");
+    page.until("document.querySelectorAll('#type ul.modes li').length >= 2");
+    tells(&mut page, "#type pre", "pg_sleep");
+    tells(&mut page, "#type .facts", "fingerprint");
+    tells(&mut page, "#type .quiet", "first saw the type");
+    page.value("document.querySelector('#type').close()");
+    click(&mut page, "#gates", "site");
+    tells(&mut page, "#upstream", &format!("Clients connect at 127.0.0.1:{site}"));
+    assert_clean(&page, &gate.admin_address());
+}
+
 /// Customers of the flash sale, until this is dropped.
 struct Sale(tokio::task::JoinHandle<()>);
 

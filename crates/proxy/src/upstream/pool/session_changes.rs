@@ -21,7 +21,7 @@ pub struct SessionChangesView {
 }
 
 impl SessionChanges {
-    /// A connection is reset, for whoever is next.
+    /// A connection is reset, for the session that takes it next.
     pub(crate) fn reset(&self) {
         self.reset.fetch_add(1, Ordering::Relaxed);
     }

@@ -15,29 +15,16 @@ use crate::policy::Order;
 use crate::work::Work;
 
 impl Order {
-    /// How much work may overtake a request that is expected to need `work`, where so many may be in flight.
-    pub(crate) fn allowance(self, work: Work, in_flight: u32) -> u64 {
+    /// How much work may overtake a request that is expected to need `work`. The floor is for short requests,
+    /// whose multiples would bind at once: `floors` is how many requests may be in flight, and 0 among longs.
+    pub(crate) fn allowance(self, work: Work, floors: u32) -> u64 {
         match self {
-            Self::Fifo => 0,
             Self::ShortestFirst { aging: None, .. } => UNBOUNDED,
-            Self::ShortestFirst { .. } if self.is_fifo() => 0,
-            Self::ShortestFirst { floor, .. } => {
-                let floor = floor.as_nanos().saturating_mul(in_flight.into());
-                self.allowance_among_longs(work).max(floor).min(ALLOWANCE_MAX)
+            Self::ShortestFirst { aging: Some(aging), floor } if !self.is_fifo() => {
+                let floor = floor.as_nanos().saturating_mul(floors.into());
+                ((aging * work.as_nanos() as f64) as u64).max(floor).min(ALLOWANCE_MAX)
             }
-        }
-    }
-
-    /// How much of the long lane's work may overtake another of it: the floor is there for short requests,
-    /// whose multiples would bind at once.
-    pub(crate) fn allowance_among_longs(self, work: Work) -> u64 {
-        match self {
-            Self::Fifo => 0,
-            Self::ShortestFirst { aging: None, .. } => UNBOUNDED,
-            Self::ShortestFirst { .. } if self.is_fifo() => 0,
-            Self::ShortestFirst { aging: Some(aging), .. } => {
-                ((aging * work.as_nanos() as f64) as u64).min(ALLOWANCE_MAX)
-            }
+            Self::Fifo | Self::ShortestFirst { .. } => 0,
         }
     }
 

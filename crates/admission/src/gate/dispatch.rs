@@ -359,7 +359,7 @@ impl Gate {
             work
         };
         let in_flight = self.room.most_requests().unwrap_or(u32::MAX).min(self.policy.connections);
-        let allowance = self.policy.order.allowance(work, in_flight);
+        let [allowance, among_longs] = [in_flight, 0].map(|floors| self.policy.order.allowance(work, floors));
         match line {
             Line::Nowhere | Line::Type | Line::Shard => {}
             Line::Immediate => self.immediate.insert(slot, class, work.as_nanos(), 0),
@@ -386,7 +386,6 @@ impl Gate {
                 if self.tickets.at(slot).mixes {
                     self.clients.wait();
                 }
-                let among_longs = self.policy.order.allowance_among_longs(work);
                 let is_late = self.is_late(slot);
                 let its = self.classes.at_mut(own);
                 if is_late {
@@ -405,7 +404,6 @@ impl Gate {
             }
             Line::AsideLong(place) => {
                 if let Some(group) = self.contention.group_mut(place) {
-                    let among_longs = self.policy.order.allowance_among_longs(work);
                     group.aside_mut(own).long.insert(slot, class, work.as_nanos(), among_longs);
                 }
             }

@@ -56,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     ("mysql_answer", mysql::answer),
     ("mysql_response", mysql::response),
     ("mysql_sql", mysql::sql),
+    ("mysql_reading", proxy::mysql::garbage::reading),
 ];
 
 /// Places of one input where a head may begin.

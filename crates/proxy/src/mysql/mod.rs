@@ -44,6 +44,9 @@ mod channel;
 mod classify;
 mod console;
 mod file;
+#[cfg(feature = "garbage")]
+#[doc(hidden)]
+pub mod garbage;
 mod greeting;
 mod kill;
 mod left;

@@ -10,7 +10,7 @@ use memchr::memmem;
 use wire::sql::Dialect;
 use wire::sql::lexer::{Lexer, TokenKind};
 
-use super::classify::{Analysis, Close, Defines, Killing, Leaves, Pin, analyze as read};
+use super::classify::{Analysis, Close, Defines, Killing, Leaves, Pin, Savepoints, analyze as read};
 
 /// The first version that not every server with session tracking has.
 const VERSION_MIN: u32 = 50_700;
@@ -85,24 +85,31 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect, wide: Option<Wide>) -> Analy
     }
 }
 
-/// What holds whichever way the server reads.
+/// What holds whichever way the server reads. Every field is named, so that a new one has to be thought of.
 fn both(one: Analysis, other: &Analysis) -> Analysis {
     let kills = if one.kills == other.kills { one.kills } else { Killing::Unreadable };
     let is_alike = (one.pin, one.tracking, one.explains, one.close, &one.once)
         == (other.pin, other.tracking, other.explains, other.close, &other.once);
     Analysis {
+        type_hash: one.type_hash,
+        label: one.label,
         pin: if is_alike { one.pin } else { Some(one.pin.or(other.pin).unwrap_or(Pin::Other)) },
         asks: one.asks.with(other.asks),
         renews: one.renews.common(other.renews),
+        explains: one.explains,
         names_insert_id: one.names_insert_id || other.names_insert_id,
         leaves: if one.leaves == other.leaves { one.leaves } else { Leaves::Something },
         defines: if one.defines == other.defines { one.defines } else { Defines::Tables },
         tracking: is_alike && one.tracking,
         begins: one.begins && other.begins,
         ends: one.ends && other.ends,
+        next: one.next.filter(|_| one.next == other.next),
+        savepoints: if one.savepoints == other.savepoints { one.savepoints } else { Savepoints::Set },
         close: if one.close == other.close { one.close } else { Close::Commits },
         kills,
-        ..one
+        once: one.once,
+        tags: one.tags,
+        trace: one.trace,
     }
 }
 
@@ -147,6 +154,7 @@ fn optional(text: &[u8], dialect: Dialect) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mysql::opening::{Access, Next};
 
     fn pin(sql: &[u8], wide: Option<Wide>) -> Option<Pin> {
         analyze(sql, Dialect::MYSQL, wide).pin
@@ -175,6 +183,22 @@ mod tests {
         ] {
             assert_eq!(analyze(sql.as_bytes(), Dialect::MYSQL, None).kills, Killing::Unreadable, "{sql}");
         }
+    }
+
+    #[test]
+    fn what_only_one_reading_sets_for_the_next_transaction_is_left_to_the_server() {
+        let next = |sql: &str| analyze(sql.as_bytes(), Dialect::MYSQL, None).next;
+        assert_eq!(next("SET TRANSACTION READ ONLY"), Some(Next::Access(Access::Reads)));
+        assert_eq!(next("/*!80000 SET TRANSACTION READ ONLY */"), None);
+        assert_eq!(next("SET TRANSACTION READ /*!50701 ONLY */"), None);
+        assert_eq!(next("SET TRANSACTION READ ONLY /*M!100000 , READ WRITE */"), None);
+    }
+
+    #[test]
+    fn a_savepoint_that_only_one_reading_sets_may_be_there() {
+        let savepoints = |sql: &str| analyze(sql.as_bytes(), Dialect::MYSQL, None).savepoints;
+        assert_eq!(savepoints("SELECT 1 /*!50701 + 1 */"), Savepoints::Unchanged);
+        assert_eq!(savepoints("/*!50701 SAVEPOINT a */"), Savepoints::Set);
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub const TARGETS: &[Target] = &[
     ("preamble", proxy::http::garbage::preamble),
     ("heads", heads),
     ("request_types", proxy::http::garbage::request_types),
+    ("parameters", proxy::http::garbage::parameters),
     ("interim", interim),
     ("head", proxy::http::garbage::head),
     ("mysql_login", mysql::login),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Collected, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SLOW: Duration = Duration::from_millis(25);
 
 /// A site. What is asked for below `/held` is answered once it is let go, what is below `/slow` after
-/// [`SLOW`]; everything else at once.
+/// [`SLOW`], and so is what says in its query or body that it is `costly`; everything else at once.
 #[derive(Clone)]
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
@@ -67,16 +67,22 @@ impl Origin {
         if path.starts_with("/held") {
             self.let_go.acquire().await.expect("nobody closes it").forget();
         }
-        if path.starts_with("/slow") {
+        let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+        let is_costly = |text: &[u8]| text.windows(6).any(|word| word == b"costly");
+        let query = head.uri.query().unwrap_or_default();
+        if path.starts_with("/slow") || is_costly(query.as_bytes()) || is_costly(&body) {
             tokio::time::sleep(SLOW).await;
         }
-        let length = body.collect().await.map_or(0, |body| body.to_bytes().len());
+        let length = body.len();
         let mut response = Response::new(Full::from(format!("{name} {path} {length}")));
         // What the site was told, for the client to see.
         for field in ["traceparent", "tracestate", "x-forwarded-for", "x-forwarded-proto"] {
             if let Some(value) = head.headers.get(field) {
                 response.headers_mut().insert(field, value.clone());
             }
+        }
+        if let Some(kind) = head.headers.get("x-gatekeeper-type") {
+            response.headers_mut().insert("x-told-type", kind.clone());
         }
         if self.is_ill.load(Ordering::Relaxed) {
             *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;

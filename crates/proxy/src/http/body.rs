@@ -29,6 +29,7 @@ use super::uplink::Share;
 use super::upload::Upload;
 use crate::memory::{self, Held};
 
+mod beginning;
 mod leaving;
 
 use leaving::{End, Leaving};

@@ -2,7 +2,7 @@
 //!
 //! The type is, first to last: what the application has called requests like this one (its field [`TYPE`]
 //! in responses), the rule of the configuration that fits, the template of its path as it is known
-//! (`routes.rs`).
+//! (`routes.rs`), with a parameter where that tells its requests apart (`parameters.rs`).
 //!
 //! | field | what it says |
 //! |---|---|
@@ -14,15 +14,18 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::RequestType;
 use http::Method;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
+use tokio::time::{Instant, sleep};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::files::Files;
+use super::key::named;
+use super::parameters::{self, Parameters};
 use super::routes::Routes;
+use crate::gate::Driver;
 use crate::observe::TypeName;
 
 /// What an application calls the type of the request that it answers; and, where it is asked for, what the
@@ -84,6 +87,7 @@ impl Words {
 pub(crate) struct Classifier {
     words: RwLock<Words>,
     routes: Routes,
+    parameters: Parameters,
     /// Names by the hash of method and path.
     named: Mutex<LruCache<u64, TypeName>>,
 }
@@ -92,6 +96,8 @@ pub(crate) struct Classifier {
 #[derive(Clone, Debug)]
 pub(crate) struct Classified {
     pub(crate) name: TypeName,
+    /// Its path, if what else it says may tell it apart.
+    pub(crate) parameters: Option<Arc<parameters::Path>>,
     /// The hash of its method and path.
     path: u64,
 }
@@ -100,7 +106,7 @@ pub(crate) struct Classified {
 impl Classified {
     /// A request of this type, of some path.
     pub(crate) fn of(name: TypeName) -> Self {
-        Self { name, path: 0 }
+        Self { name, parameters: None, path: 0 }
     }
 }
 
@@ -109,6 +115,7 @@ impl Classifier {
         Self {
             words: RwLock::new(Words::new(rules, field)),
             routes: Routes::new(),
+            parameters: Parameters::default(),
             named: Mutex::new(LruCache::new(NAMED_MAX)),
         }
     }
@@ -124,19 +131,34 @@ impl Classifier {
 
     /// Knows the words of types that had these labels before.
     pub(crate) fn recall(&self, labels: &[Arc<str>]) {
-        labels.iter().for_each(|label| self.routes.recall(label));
+        for label in labels {
+            let path = self.parameters.recall(label, Instant::now());
+            self.routes.recall(path.unwrap_or(label));
+        }
+    }
+
+    /// Looks for parameters that tell requests apart, until the task is dropped.
+    pub(crate) async fn look(&self, driver: &Driver) {
+        loop {
+            sleep(parameters::LOOK_EVERY).await;
+            let (learned, labels) = driver.learned();
+            let known: Vec<_> = learned.types.into_iter().zip(labels).collect();
+            self.parameters.look(driver.name(), Instant::now(), &known);
+        }
     }
 
     /// The type of a request of this method, whose path has this normal form (`path.rs`).
     pub(crate) fn classify(&self, method: &Method, path: &str) -> Classified {
         let hash = xxh3_64_with_seed(path.as_bytes(), xxh3_64(method.as_str().as_bytes()));
         if let Some(name) = self.named.lock().get(&hash) {
-            return Classified { name: name.clone(), path: hash };
+            return Classified { name: name.clone(), parameters: None, path: hash };
         }
         let words = self.words.read();
-        let rule = words.rules.iter().find(|(rule, _)| rule.fits(method, path));
-        let name = rule.map_or_else(|| self.routes.find(method, path), |(_, name)| name.clone());
-        Classified { name, path: hash }
+        if let Some((_, name)) = words.rules.iter().find(|(rule, _)| rule.fits(method, path)) {
+            return Classified { name: name.clone(), parameters: None, path: hash };
+        }
+        let name = self.routes.find(method, path);
+        Classified { parameters: self.parameters.of(&name), name, path: hash }
     }
 
     /// What the application has called it holds for the next one, and is nobody else's business.
@@ -154,15 +176,6 @@ impl Classifier {
             self.named.lock().put(classified.path, named(name));
         }
     }
-}
-
-/// The key of the type of this name: whether a route, the application or the template of a path has it.
-pub fn request_type(name: &str) -> RequestType {
-    RequestType(xxh3_64(name.as_bytes()))
-}
-
-pub(super) fn named(name: &str) -> TypeName {
-    TypeName::new(request_type(name), Arc::from(name))
 }
 
 /// Whether a name can be a label.

@@ -31,6 +31,7 @@ use super::files::Asked;
 use super::forward::{Upgrading, forward};
 use super::frames::CONNECTION_WINDOW;
 use super::origins::Asker;
+use super::parameters::{self, PREFIX_MAX, Said, Sample, is_json};
 use super::path::normal;
 use super::present::{Field, Present};
 use super::record::Record;
@@ -42,6 +43,7 @@ use super::uplink::said;
 use super::upload::{Place, Upload};
 use crate::gate::{Arrival, Waiting};
 use crate::lateness::Turn;
+use crate::observe::TypeName;
 use crate::permit::Permit;
 use crate::shutdown::{Ending, Phase};
 use crate::why::Origin;
@@ -180,7 +182,7 @@ fn respond<'a>(
         let present = Present::of(request.headers());
         let wanted = Wanted::by(request.method(), present);
         let path = normal(request.uri().path());
-        let classified = gate.classifier.classify(request.method(), &path);
+        let mut classified = gate.classifier.classify(request.method(), &path);
         let class = gate.classes.class_of(&request, &path, &from, &told.settings.trusted_proxies);
         let file = told.settings.file(&request, &path);
         drop(path);
@@ -190,7 +192,7 @@ fn respond<'a>(
         let ordered = told.uplink.as_ref().map(|up| (up, said(Priority::default(), request.headers())));
         let class = class.map_or(ClassId::DEFAULT, |class| class.id);
         let tenant = gate.classes.tenant_of(class, &request, &from, &told.settings.trusted_proxies);
-        let what = (&classified, (class, tenant));
+        let what = (&mut classified, (class, tenant));
         let asked = (request, present, file);
         let by_itself = (version != Version::HTTP_2).then_some(&watched);
         let passed = tokio::select! {
@@ -293,7 +295,7 @@ async fn pass(
     watched: &Watched,
     from: &From,
     (mut request, mut present, file): (Request<Incoming>, Present, Option<Asked>),
-    (classified, (class, tenant)): (&Classified, (ClassId, Option<TenantId>)),
+    (classified, (class, tenant)): (&mut Classified, (ClassId, Option<TenantId>)),
     mut record: Option<&mut Record>,
 ) -> Result<Response<ToClient>, Ended> {
     let is_http2 = request.version() == Version::HTTP_2;
@@ -338,6 +340,18 @@ async fn pass(
     {
         gather(request.body_mut(), length).await?;
     }
+    let mut sample = None;
+    if let Some(path) = classified.parameters.take() {
+        // Few paths have any.
+        let (name, said) = Box::pin(tell_apart(&path, &mut request, Ahead::unless(expects))).await?;
+        sample = said;
+        if let Some(name) = name {
+            classified.name = name;
+        }
+        if let Some(record) = record.as_deref_mut() {
+            record.rename(&classified.name.label);
+        }
+    }
     // A gate that tells the time to nobody needn't look at the clock.
     let arrived = (record.is_some() || told.settings.server_timing).then(Instant::now);
     let elapsed = || arrived.map_or(Duration::ZERO, |arrived| arrived.elapsed());
@@ -380,7 +394,7 @@ async fn pass(
     if let Some(parent) = recorded.and_then(Recorded::to_service) {
         request.headers_mut().insert(TRACEPARENT, parent);
     }
-    let mut response = forward((gate, told), &mut request, place, upgrading, client).await?;
+    let mut response = forward((gate, told), &mut request, (place, sample), upgrading, client).await?;
     if let Some(record) = record {
         record.respond(elapsed().saturating_sub(held_up));
     }
@@ -437,6 +451,21 @@ impl Ahead {
 /// Has a short body there before its request stands in line.
 async fn gather(body: &mut ToService, length: usize) -> Result<(), Ended> {
     body.gather(length).await.map_err(Ended::from)
+}
+
+/// The type of a request by more than its path, and what its time is told to. Of its body only what came
+/// with its head is read.
+async fn tell_apart(
+    path: &Arc<parameters::Path>,
+    request: &mut Request<ToService>,
+    ahead: Ahead,
+) -> Result<(Option<TypeName>, Option<Sample>), Ended> {
+    let reads = ahead == Ahead::Read && path.reads_bodies() && is_json(request.headers());
+    if reads {
+        request.body_mut().take_in(PREFIX_MAX).await?;
+    }
+    let body = reads.then(|| request.body().beginning(PREFIX_MAX));
+    Ok(path.tell_apart(Said::of(request.uri().query(), body.as_deref())))
 }
 
 /// Waits for the verdict, and reads on meanwhile.

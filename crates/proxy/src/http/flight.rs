@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, interval};
 
 use super::endpoint::{Lease, Sender};
+use super::parameters::Sample;
 use super::upload::Upload;
 use crate::gate::Driver;
 use crate::permit::Permit;
@@ -52,6 +53,8 @@ struct State {
     /// Its upload, if that goes on beside the response.
     upload: Option<Arc<Upload>>,
     outcome: Outcome,
+    /// What its parameters are judged by, too.
+    sample: Option<Sample>,
     /// Since when the client has what there is.
     untaken_since: Option<Instant>,
     /// How long that has been so, altogether.
@@ -69,7 +72,7 @@ impl Flight {
         lease: Lease,
         (dispatched, awaited): (Instant, Duration),
         upload: Option<Arc<Upload>>,
-        outcome: Outcome,
+        (outcome, sample): (Outcome, Option<Sample>),
     ) -> Self {
         Self(Arc::new(Mutex::new(State {
             permit,
@@ -78,6 +81,7 @@ impl Flight {
             awaited,
             upload,
             outcome,
+            sample,
             untaken_since: None,
             untaken: Duration::ZERO,
             is_idle: false,
@@ -137,7 +141,9 @@ impl Flight {
     /// Ends the request for the gate and lets its bytes flow on, for as long as its client likes: an upgrade,
     /// or a stream of events.
     pub(crate) fn let_go(&self) {
-        self.0.lock().complete();
+        let mut state = self.0.lock();
+        state.sample = None;
+        state.complete();
     }
 
     /// Drives a connection that becomes something else until it has. It goes on counting for its endpoint.
@@ -165,6 +171,9 @@ impl State {
         let busy = self.busy();
         if let Some(permit) = self.permit.take() {
             permit.complete(self.outcome, busy);
+            if let Some(sample) = self.sample.take().filter(|_| self.outcome == Outcome::Success) {
+                sample.learn(busy);
+            }
         }
     }
 
@@ -280,6 +289,7 @@ mod tests {
             awaited: Duration::ZERO,
             upload: None,
             outcome: Outcome::Success,
+            sample: None,
             untaken_since: None,
             untaken: Duration::ZERO,
             is_idle: false,

@@ -30,6 +30,7 @@ use super::endpoints::Endpoints;
 use super::fields::{Fault, Upgrade, strip};
 use super::flight::Flight;
 use super::foreseen;
+use super::parameters::Sample;
 use super::present::{Field, Present};
 use super::reject::Refusal;
 use super::socket::Watched;
@@ -56,7 +57,7 @@ pub(crate) struct Upgrading {
 pub(crate) async fn forward(
     (gate, told): (&Arc<Gate>, &Told),
     request: &mut Request<ToService>,
-    place: Place,
+    (place, sample): (Place, Option<Sample>),
     upgrading: Option<Upgrading>,
     client: Option<&Watched>,
 ) -> Result<Response<ToClient>, Refusal> {
@@ -87,7 +88,7 @@ pub(crate) async fn forward(
             {
                 response.headers_mut().insert(foreseen::OBSERVED, value);
             }
-            let flight = Flight::new(permit, lease, account, upload, outcome(response.status()));
+            let flight = Flight::new(permit, lease, account, upload, (outcome(response.status()), sample));
             pass((gate, told), response, flight, upgrading, client.is_some())
         }
         Err(refusal) => {

@@ -1,6 +1,6 @@
 //! Bodies of fuzz targets for what is private here: the preamble of a load balancer, the look at lengths in
 //! passing, what a service says before its response, what is passed on of a head and believed of it, and
-//! what is learned of paths, deadlines and traces.
+//! what is learned of paths, parameters, deadlines and traces.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -9,10 +9,13 @@ use std::task::{Context, Poll, Waker};
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri, Version};
+use tokio::time::Instant;
 
 use super::classify::{Classifier, TypeField, TypeRule, time_out};
 use super::fields::{self, From};
 use super::interim::Ear;
+use super::key::named;
+use super::parameters::{Parameters, Said};
 use super::path::normal;
 use super::preamble;
 use super::present::Present;
@@ -98,6 +101,28 @@ pub fn request_types(data: &[u8]) {
         for _ in 0..times {
             check_label(&classifier.classify(request.method(), &path).name.label, &asked);
         }
+    }
+}
+
+/// A query, a line break and the beginning of a body: what they say is short and plain, and each value that
+/// was shown before a restart is shown after it.
+///
+/// # Panics
+/// If that isn't so.
+pub fn parameters(data: &[u8]) {
+    let mut parts = data.splitn(2, |&byte| byte == b'\n');
+    let query = parts.next().and_then(|query| std::str::from_utf8(query).ok());
+    let body = parts.next();
+    let said = || Said::of(query, body);
+    for (name, value) in said().all() {
+        let sign = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte);
+        assert!(name.len() <= 32 && name.bytes().all(sign), "{name:?}");
+        assert!((1..=64).contains(&value.len()) && value.bytes().all(sign), "{value:?}");
+        let (parameters, label) = (Parameters::default(), format!("GET /path?{name}={value}"));
+        assert_eq!(parameters.recall(&label, Instant::now()), Some("GET /path"));
+        let path = parameters.of(&named("GET /path")).expect("it is known");
+        let (found, _) = path.tell_apart(said());
+        assert_eq!(found.map(|found| found.label.to_string()), Some(label));
     }
 }
 

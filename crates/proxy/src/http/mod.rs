@@ -6,7 +6,8 @@
 //! ```
 //!
 //! `connection` is a client's connection and its requests; `classify` (with `routes` and `path`) says what
-//! type a request is, `class` whose; `forward` sends what is dispatched and passes the response on,
+//! type a request is (`key` the number of one by its name, `parameters` what tells requests of one path
+//! apart), `class` whose; `forward` sends what is dispatched and passes the response on,
 //! `flight` is what that holds meanwhile, `upload` what one does whose body is still coming; `reject` is
 //! what the gate says by itself, `foreseen` what it says where it only watches, `origins` whose scripts may
 //! read a refusal. `endpoint` and `endpoints` are the service as it is reached, `driven` a connection to
@@ -37,7 +38,9 @@ mod frames;
 pub mod garbage;
 mod head;
 mod interim;
+mod key;
 mod origins;
+mod parameters;
 mod path;
 mod preamble;
 mod present;
@@ -62,10 +65,11 @@ use tokio::time::timeout;
 
 pub use access::AccessLog;
 pub use class::ClassRule;
-pub use classify::{TypeField, TypeRule, request_type};
+pub use classify::{TypeField, TypeRule};
 pub use endpoint::Speaks;
 pub use endpoints::HealthCheck;
 pub use files::Files;
+pub use key::request_type;
 pub use path::rule_segments;
 pub use span::Traces;
 pub use state::Settings;
@@ -172,6 +176,7 @@ impl Bound {
             () = serving => {}
             () = timer => {}
             () = gate.flights().look() => {}
+            () = gate.classifier.look(&gate.driver) => {}
             () = gate.lateness.watch(gate.driver.name(), connected) => {}
             () = endpoints::look(&gate) => {}
             () = Arc::clone(&gate.groups).run(&gate.driver, &gate.shutdown) => {}

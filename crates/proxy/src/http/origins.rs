@@ -108,7 +108,7 @@ impl Origins {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::classify::named;
+    use crate::http::key::named;
 
     fn asker(host: &str, origin: &str, row: &str) -> Asker {
         let request = Request::builder().header("host", host).header("origin", origin).body(()).unwrap();

@@ -76,6 +76,11 @@ impl Record {
         }))
     }
 
+    /// Its request type is another one: more was read of it.
+    pub(crate) fn rename(&mut self, name: &Arc<str>) {
+        self.name = Arc::clone(name);
+    }
+
     /// The gate's part in its trace, if that is recorded.
     pub(crate) fn recorded(&self) -> Option<&Recorded> {
         self.recorded.as_ref()

@@ -30,10 +30,10 @@ use crate::observe::TypeName;
 mod segment;
 mod tree;
 
+pub(crate) use segment::is_plain_name;
 use segment::{look_at, segments};
-#[cfg(any(test, feature = "garbage"))]
-pub(crate) use tree::SEEN;
 use tree::Tree;
+pub(crate) use tree::{APART, SEEN, SHARE};
 
 /// What stands for every method that isn't one of [`METHODS`].
 const OTHER_METHOD: &str = "OTHER";
@@ -81,9 +81,9 @@ fn methods() -> impl Iterator<Item = &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::tree::{APART, DEPTH_MAX};
+    use super::tree::DEPTH_MAX;
     use super::*;
-    use crate::http::classify::request_type;
+    use crate::http::key::request_type;
 
     fn label(routes: &Routes, path: &str) -> String {
         routes.find(&Method::GET, path).label.to_string()

@@ -44,8 +44,23 @@ fn is_data(segment: &str) -> bool {
     segment.split(['-', '_', '.', '~', '+']).any(is_identifier)
 }
 
-/// A number of more than a version's length, or what only a machine would call something.
+/// Whether a value is of letters and few signs, and nothing in it looks like an identifier. Words that are
+/// only joined by their capitals (`getUserById`) may be any.
+pub(crate) fn is_plain_name(value: &str) -> bool {
+    let sign = |byte: u8| matches!(byte, b'-' | b'_' | b'.' | b'/' | b':');
+    let is_token = |part: &str| {
+        is_made_by_a_machine(part) || part.bytes().any(|byte| byte.is_ascii_digit()) && has_random_case(part)
+    };
+    value.bytes().all(|byte| byte.is_ascii_alphanumeric() || sign(byte))
+        && !value.split(['-', '_', '.', '/', ':']).any(is_token)
+}
+
 fn is_identifier(part: &str) -> bool {
+    is_made_by_a_machine(part) || has_random_case(part)
+}
+
+/// A number of more than a version's length, or what only a machine would call something.
+fn is_made_by_a_machine(part: &str) -> bool {
     let digits = part.bytes().filter(u8::is_ascii_digit).count();
     let letters = part.len() - digits;
     let is_hex = part.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -53,7 +68,6 @@ fn is_identifier(part: &str) -> bool {
         || (is_hex && digits > 0 && part.len() >= 6)
         || (part.len() >= 8 && digits >= 3)
         || (part.len() >= 16 && digits > 0)
-        || has_random_case(part)
 }
 
 /// Letters that change their case more often than words do: base64.

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::segment::Segment;
-use crate::http::classify::request_type;
+use crate::http::key::request_type;
 use crate::observe::TypeName;
 
 /// The fewest requests with a word at its place before the word makes a type of its own. Fewer would tell
 /// users apart by chance where their names are in the paths: of a thousand equally busy users, 4 tells 19
 /// apart, 2 tells ninety.
-pub(super) const APART: u32 = 4;
+pub(crate) const APART: u32 = 4;
 /// The fewest requests that must have had a word before it is shown.
 pub(crate) const SEEN: u32 = 50;
 /// A word is shown only if at least 1 in this many of the requests that come to its place has it.
-const SHARE: u32 = 256;
+pub(crate) const SHARE: u32 = 256;
 /// The segments that a place counts before it tells them apart.
 const CANDIDATES_MAX: usize = 512;
 /// The words that a place may tell apart before it shows them.

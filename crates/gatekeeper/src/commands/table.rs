@@ -48,13 +48,17 @@ pub(super) fn clean(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// A label in one line of so many characters: the end is what a fingerprint can best do without.
+/// A label in one line of so many characters: the end is what a fingerprint can best do without. A path with
+/// a parameter can't, for that is what tells it from the others of the path.
 pub(super) fn cut(label: &str, chars_max: usize) -> String {
     let one_line = clean(label);
     if one_line.chars().count() <= chars_max {
         return one_line;
     }
-    one_line.chars().take(chars_max - 1).chain(['…']).collect()
+    let is_parameter = |end: &str| end.contains('=') && !end.contains(' ') && end.len() < chars_max - 1;
+    let end = one_line.rfind('?').map_or("", |at| &one_line[at..]);
+    let end = if is_parameter(end) { end } else { "" };
+    one_line.chars().take(chars_max - 1 - end.chars().count()).chain(['…']).chain(end.chars()).collect()
 }
 
 /// A time with two or three digits and its unit.
@@ -90,6 +94,14 @@ mod tests {
         let evil = "a\u{1b}]0;owned\u{7}b\u{9b}2Jc\u{202e}d\r\ne\u{7f}";
         assert_eq!(clean(evil), "a ]0;owned b 2Jc\u{fffd}d  e ");
         assert_eq!(clean("Größe → 日本"), "Größe → 日本");
+    }
+
+    #[test]
+    fn a_long_label_loses_what_tells_least() {
+        assert_eq!(cut("select * from item where id = ? and shop = ?", 20), "select * from item …");
+        assert_eq!(cut("GET /wp-admin/admin-ajax.php?action=heartbeat", 30), "GET /wp-admi…?action=heartbeat");
+        assert_eq!(cut("GET /ajax?action=a-name-that-is-too-long", 20), "GET /ajax?action=a-…");
+        assert_eq!(cut("GET /ajax?a=b", 20), "GET /ajax?a=b");
     }
 
     #[test]

@@ -307,6 +307,11 @@ impl Egress {
         (self.policy.rate, self.policy.quantum) = (rate, quantum.max(1));
     }
 
+    /// The most bytes of one turn.
+    pub fn turn(&self) -> u64 {
+        self.policy.quantum.into()
+    }
+
     /// The band of a response's remaining bytes, where the order has bands; band 0 goes first.
     pub fn band(&self, stream: Stream) -> u64 {
         self.streams.get(&stream).map_or(0, |record| self.bands.of(record.remaining()))

@@ -27,7 +27,7 @@ use crate::process::blocking;
 use crate::table;
 
 pub use case::{BITS, By, Load, Setup, Variant, variants_called};
-pub use cost::Costs;
+pub use cost::{Cost, Costs};
 pub use follow::Followed;
 pub use report::Measured;
 
@@ -92,8 +92,9 @@ pub struct Cell {
     pub very_largest: f64,
     /// Response times of the largest hundredth of all requests, the largest first, in seconds.
     pub of_largest: Vec<Option<f64>>,
-    /// What these take on a link with neither TCP nor connections that all share alike, in seconds.
-    pub fair_of_largest: Vec<Option<f64>>,
+    /// What these take where all share alike, in seconds: on a link of bytes alone, or if there is a wide-area
+    /// network behind the link, with that in the simulator; the mean and the most of several runs.
+    pub fair_of_largest: Vec<Option<[f64; 2]>>,
     /// The part of requests that didn't come whole.
     pub incomplete: f64,
     /// How often users tried again.
@@ -173,11 +174,12 @@ impl Cell {
         }
     }
 
-    /// How many times longer than on a fair link of bytes alone the slowest of the largest hundredth took, of
-    /// those that came whole.
-    pub fn slowest_of_largest(&self) -> f64 {
+    /// How many times longer than on a fair link the slowest of the largest hundredth took, of those that came
+    /// whole: in means of that link's runs, and in their most.
+    pub fn slowest_of_largest(&self) -> [f64; 2] {
         let pairs = self.of_largest.iter().zip(&self.fair_of_largest);
-        pairs.filter_map(|(one, fair)| Some((*one)? / (*fair)?)).fold(f64::NAN, f64::max)
+        let times: Vec<_> = pairs.filter_map(|(one, fair)| Some(((*one)?, (*fair)?))).collect();
+        [0, 1].map(|at| times.iter().map(|(one, fair)| one / fair[at]).fold(f64::NAN, f64::max))
     }
 
     /// The part of the largest hundredth that didn't come whole.
@@ -281,8 +283,9 @@ async fn section(
         }
         let mut cell = Cell::of(&outcome, &requests, length, seen);
         let same = Arc::clone(&requests);
+        let expected = blocking(move || Ok(case::in_the_simulator(variant, setup, &same, length))).await?;
         (cell.simulated, cell.clairvoyant, cell.fair_of_largest) =
-            blocking(move || Ok(case::in_the_simulator(variant, setup, &same, length))).await?;
+            (expected.mean, expected.clairvoyant, expected.fair);
         display.say(&format!("    {:8} {}", variant.name, cell.in_a_line()));
         Ok(cell)
     })

@@ -79,6 +79,8 @@ pub enum Queue {
         cutoffs: Vec<u64>,
         /// Most packets in a band.
         length: usize,
+        /// A band has the places of so many packets again when all of these are sent.
+        frees: usize,
     },
     /// The scheduler of a gate, and a kernel whose queue stays empty.
     Gate(EgressPolicy),
@@ -94,13 +96,19 @@ pub enum Queue {
 impl Queue {
     /// The queue of the paper's FAIR: 100 packets.
     pub fn fair() -> Self {
-        Self::Kernel { cutoffs: Vec::new(), length: 100 }
+        Self::Kernel { cutoffs: Vec::new(), length: 100, frees: 1 }
+    }
+
+    /// The bands of Linux's `pfifo_fast`, which is made for several processors: it frees sixteen places at
+    /// once.
+    pub fn pfifo_fast(cutoffs: &[u64], length: usize) -> Self {
+        Self::Kernel { cutoffs: cutoffs.to_vec(), length, frees: 16 }
     }
 
     /// The queues of the paper's SRPT: a band for packets without data, and five by remaining size, of 100
     /// packets each.
     pub fn published_bands() -> Self {
-        Self::Kernel { cutoffs: vec![1, 1_000, 2_000, 5_000, 50_000], length: 100 }
+        Self::Kernel { cutoffs: vec![1, 1_000, 2_000, 5_000, 50_000], length: 100, frees: 1 }
     }
 
     /// The scheduler of a gate in this order, a packet a turn.
@@ -117,6 +125,17 @@ pub enum Tcp {
     /// Linux today. A connection begins with ten segments, and keeps two packets or some more in its host's
     /// own queue. When that is full TCP hears so at once: the packet stays unsent, and the window shrinks.
     Linux,
+}
+
+impl Tcp {
+    /// How often the time-out of an opening has doubled when it was sent again so often. Linux waits equally
+    /// long for the first five times (`tcp_syn_linear_timeouts`).
+    const fn doublings(self, times: u32) -> u32 {
+        match self {
+            Self::Published => times,
+            Self::Linux => times.saturating_sub(4),
+        }
+    }
 }
 
 /// What stands between a server and its clients.

@@ -62,6 +62,11 @@ const REST: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
 /// A link that was the bottleneck for so long is looked at again as if for the first time.
 const PROVEN: Duration = Duration::from_secs(10);
+/// What a socket may hold that the kernel can't send yet: the most, and with a set rate the bytes of this time if
+/// they are fewer, but so many at least. A response whose packet was lost takes no more turns from others then.
+const UNSENT: Duration = Duration::from_millis(10);
+const UNSENT_MIN: u32 = 16 * 1024;
+const UNSENT_MAX: u32 = 128 * 1024;
 /// A connection that delivers nothing for so long is its client's own affair.
 const STALLED: Duration = Duration::from_millis(200);
 /// No rate is below this, in bytes per second.
@@ -74,8 +79,12 @@ pub struct Reading {
     pub unsent: u64,
     /// Bytes that it has sent, and that aren't acknowledged.
     pub flight: u64,
-    /// The packets of those bytes.
+    /// Those of them that its client doesn't have behind a gap, and that aren't lost.
+    pub under_way: u64,
+    /// The packets of the bytes that aren't acknowledged.
     pub unacked: u64,
+    /// It sends again what was lost.
+    pub repairs: bool,
     /// The bytes that were ever acknowledged.
     pub acked: u64,
     /// How long ago the last packet was sent.
@@ -91,6 +100,8 @@ pub struct Reading {
 pub struct Known {
     /// How long a queue lasts that all connections share, with room for doubt.
     pub shared: Duration,
+    /// How long a packet is under way at most; what was sent before that has arrived or is lost.
+    pub arrives: Duration,
     /// The shortest round trip at the last look.
     pub trip: Duration,
 }
@@ -160,12 +171,15 @@ impl Line {
         let counted = if is_own { self.own.unwrap_or(stands) } else { stands };
         self.own = is_own.then_some(counted);
         standing.bytes += counted;
-        if !is_own && !is_delayed {
-            standing.under_way += reading.flight;
+        let is_lost = reading.idle > known.arrives;
+        if !is_own && !is_delayed && !is_lost {
+            standing.under_way += reading.under_way;
             if reading.smoothed > known.trip.mul_f64(LONGER) {
                 let part = known.trip.as_secs_f64() / reading.smoothed.as_secs_f64();
-                standing.under_way += reading.unsent;
-                standing.queued += stands - (reading.flight as f64 * part) as u64;
+                // While it repairs, it hasn't sent the rest because of that, and not because of the link.
+                let unsent = if reading.repairs { 0 } else { reading.unsent };
+                standing.under_way += unsent;
+                standing.queued += unsent + reading.under_way - (reading.under_way as f64 * part) as u64;
             }
         }
         if !reading.trip.is_zero() && (standing.trip.is_zero() || reading.trip < standing.trip) {
@@ -260,14 +274,25 @@ impl RateFinder {
         found.into_iter().chain(self.ceiling).min()
     }
 
+    /// What a socket may hold that the kernel can't send yet. To find a rate takes a longer queue.
+    pub fn unsent_max(&self) -> u32 {
+        self.ceiling.map_or(UNSENT_MAX, |rate| {
+            let bytes = (rate as f64 * UNSENT.as_secs_f64()) as u32;
+            bytes.clamp(UNSENT_MIN, UNSENT_MAX)
+        })
+    }
+
     /// What is to be known when connections are read.
     pub fn known(&self) -> Known {
         let KernelQueue { under_way, trip, .. } = self.kernel;
-        let shared = match self.mode {
-            Mode::Free { .. } => Duration::MAX,
-            Mode::Paced { rate, .. } => STALLED + lasts(under_way.saturating_mul(4), rate),
+        let (shared, arrives) = match self.mode {
+            Mode::Free { .. } => (Duration::MAX, Duration::MAX),
+            Mode::Paced { rate, .. } => (
+                STALLED + lasts(under_way.saturating_mul(4), rate),
+                QUEUE + trip.mul_f64(LONGER) + lasts(under_way.saturating_mul(2), rate),
+            ),
         };
-        Known { shared, trip }
+        Known { shared, arrives, trip }
     }
 
     /// Takes the bytes granted since the beginning, those that stand in the kernel, and those that wait for

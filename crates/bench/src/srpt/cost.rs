@@ -1,5 +1,6 @@
 //! What the scheduler costs: the processor time of a gate for each response, with an uplink that is never the
-//! bottleneck, and without one.
+//! bottleneck, and without one. The clients want more than the gate can do, so that its processor is the
+//! bottleneck: what it answers each second shows whether a gate that finds its rate takes that for the link's.
 
 use std::time::Duration;
 
@@ -18,20 +19,38 @@ const SIZES: [usize; 2] = [1_024, 102_400];
 const CONNECTIONS: usize = 64;
 /// How long clients ask before anything is counted, and how long is counted.
 const TIMES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
-/// The gates' keys: off and on.
-const GATES: [&[(&str, &str)]; 2] = [&[], &[("uplink", "\"100Gbit\""), ("egress", "\"srpt\"")]];
+/// The gates' keys: off, with a rate that is told, and with one that is found.
+const GATES: [&[(&str, &str)]; 3] = [
+    &[],
+    &[("uplink", "\"100Gbit\""), ("egress", "\"srpt\"")],
+    &[("uplink", "\"auto\""), ("egress", "\"srpt\"")],
+];
 
-/// Processor time of a gate for each response, in seconds.
+/// One gate in one round.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Cost {
+    /// Processor time for each response, in seconds.
+    pub time: f64,
+    /// Responses a second.
+    pub rate: f64,
+}
+
+/// What each gate costs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Costs {
-    /// By size: bytes, then off and on by round.
-    pub sizes: Vec<(usize, [Vec<f64>; 2])>,
+    /// By size: bytes, then by gate (off, told, found), then by round.
+    pub sizes: Vec<(usize, [Vec<Cost>; 3])>,
 }
 
 impl Costs {
-    /// On over off, of each round.
-    pub fn ratios(rounds: &[Vec<f64>; 2]) -> Rounds {
-        Rounds::of(&rounds[0].iter().zip(&rounds[1]).map(|(off, on)| on / off).collect::<Vec<_>>())
+    /// A figure of each round.
+    pub fn rounds(gate: &[Cost], figure: fn(&Cost) -> f64) -> Rounds {
+        Rounds::of(&gate.iter().map(figure).collect::<Vec<_>>())
+    }
+
+    /// A figure of one gate over that of another, of each round.
+    pub fn ratios(off: &[Cost], on: &[Cost], figure: fn(&Cost) -> f64) -> Rounds {
+        Rounds::of(&off.iter().zip(on).map(|(off, on)| figure(on) / figure(off)).collect::<Vec<_>>())
     }
 }
 
@@ -42,14 +61,14 @@ pub(super) async fn measure(rounds: usize, cpu: Option<usize>, display: &Display
         write_files(files.path(), &SIZES)?;
         let origin = Nginx::start(&NginxRole::Files(files.path().to_owned()), None)?;
         let start = |keys: &[_]| Gatekeeper::start_http(origin.port(), keys, cpu);
-        let gates = [start(GATES[0])?, start(GATES[1])?];
+        let gates = [start(GATES[0])?, start(GATES[1])?, start(GATES[2])?];
         Ok((files, origin, gates))
     })
     .await?;
     let mut sizes = Vec::new();
     for size in SIZES {
         let request = format!("GET /{size} HTTP/1.1\r\nHost: site.example\r\n\r\n").into_bytes();
-        let expected = [TIMES[0] + TIMES[1]; 2];
+        let expected = [TIMES[0] + TIMES[1]; GATES.len()];
         let costs = alternate(rounds, &expected, async |at: Turn, left| {
             display.now(format!("processor time for {size} bytes: {left:.0?} to go"));
             let gate = &gates[at.variant];
@@ -62,12 +81,12 @@ pub(super) async fn measure(rounds: usize, cpu: Option<usize>, display: &Display
                 window: TIMES[1],
                 measured: vec![gate.pid()],
             };
-            closed(run).await.map(|counted| counted.cost)
+            closed(run).await.map(|counted| Cost { time: counted.cost, rate: counted.rate })
         })
         .await?;
-        let [off, on] = <[Vec<f64>; 2]>::try_from(costs)
-            .map_err(|_| Error::Experiment("there are two gates".to_owned()))?;
-        sizes.push((size, [off, on]));
+        let costs = <[Vec<Cost>; GATES.len()]>::try_from(costs)
+            .map_err(|_| Error::Experiment("there are three gates".to_owned()))?;
+        sizes.push((size, costs));
     }
     blocking(move || {
         drop((gates, origin, files));

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use sim::plot::{Curve, Panel, Plot, Scale};
 
-use super::{Cell, Costs, Followed, Options, Setup};
+use super::{Cell, Cost, Costs, Followed, Options, Setup};
 use crate::Error;
 use crate::files::write_figures;
 use crate::stats::Rounds;
@@ -44,7 +44,7 @@ fn written<S: serde::Serializer>(setup: &Setup, out: S) -> Result<S::Ok, S::Erro
 
 type Row = (&'static str, fn(&Cell) -> f64, fn(f64) -> String);
 
-const ROWS: [Row; 24] = [
+const ROWS: [Row; 25] = [
     ("mean response time", |cell| cell.mean, seconds),
     ("C²", |cell| cell.squared_variation, ratio),
     ("slowdown", |cell| cell.slowdown, ratio),
@@ -57,7 +57,8 @@ const ROWS: [Row; 24] = [
     ("above", |cell| cell.by_size[3], seconds),
     ("largest 1 %", |cell| cell.largest, seconds),
     ("the largest", |cell| cell.very_largest, seconds),
-    ("slowest of these, in times of a fair link", Cell::slowest_of_largest, ratio),
+    ("slowest of these, in times of a fair link", |cell| cell.slowest_of_largest()[0], ratio),
+    ("in times of the slowest run of that link", |cell| cell.slowest_of_largest()[1], ratio),
     ("of these incomplete", |cell| 100.0 * cell.incomplete_of_largest(), percent),
     ("incomplete", |cell| 100.0 * cell.incomplete, percent),
     ("most connections", |cell| cell.connections as f64, count),
@@ -176,11 +177,14 @@ impl Measured {
                 "In some cells the client itself was slow: it was late by more than a fifth of the mean, or used more than 0.9 of its processor.",
             ));
         }
-        for (size, costs) in self.costs.iter().flat_map(|costs| &costs.sizes) {
-            let [off, on] = costs.each_ref().map(|rounds| spread(Rounds::of(rounds), micros_exact));
+        for (size, [off, told, found]) in self.costs.iter().flat_map(|costs| &costs.sizes) {
+            let time = |gate: &[Cost]| spread(Costs::rounds(gate, |cost| cost.time), micros_exact);
             text.push_str(&table::paragraph(&format!(
-                "Processor time of the gate for a response of {size} bytes: without an uplink {off}, with one {on}; ratio {}.",
-                spread(Costs::ratios(costs), ratio),
+                "Processor time of the gate for a response of {size} bytes: without an uplink {}, with one {}; ratio {}. Responses a second with one that is found instead of none: ratio {}.",
+                time(off),
+                time(told),
+                spread(Costs::ratios(off, told, |cost| cost.time), ratio),
+                spread(Costs::ratios(off, found, |cost| cost.rate), ratio),
             )));
         }
         if let Some(followed) = &self.followed {

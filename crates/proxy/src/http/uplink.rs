@@ -2,10 +2,10 @@
 //! queue stands in the kernel.
 //!
 //! A [`Share`] is one response's part in it. hyper asks a body for its next frame when it can write more to
-//! its client. Only then a frame is read from the service and offered to [`admission::Egress`]; the body
-//! yields what is granted. So one frame of each response waits here, the service feels the client's pace, and
-//! a client that reads nothing holds up nobody. Bytes that are granted lie in buffers of hyper and the kernel
-//! until the network takes them.
+//! its client. Only then, and while its socket takes more, a frame is read from the service. A turn's bytes of
+//! it are offered to [`admission::Egress`]; the body yields what is granted. So one frame of each response
+//! waits here, the service feels the client's pace, and a client that reads nothing holds up nobody. Bytes
+//! that are granted lie in buffers of hyper and the kernel until the network takes them.
 //!
 //! With [`UplinkRate::Kernel`] every offer is granted at once, and the kernel's [`bands`] order the packets.
 //!
@@ -38,10 +38,12 @@ use crate::gate::Driver;
 mod bands;
 mod finding;
 mod priority;
+mod room;
 
 pub use bands::KernelBands;
 use finding::{Finding, Watch};
 pub(crate) use priority::said;
+use room::Room;
 
 /// A turn lasts for a two-hundredth of a second at most, but has a packet's bytes at least.
 const TURNS: u64 = 200;
@@ -217,7 +219,8 @@ impl Uplink {
         let stream = state.egress.open(size, priority)?;
         state.granted.insert(stream, Granted::default());
         drop(state);
-        if let (UplinkRate::Kernel(_), Some(socket)) = (self.settings.rate, &socket) {
+        let is_kernels = matches!(self.settings.rate, UplinkRate::Kernel(_));
+        if let Some(socket) = socket.as_ref().filter(|_| is_kernels) {
             KernelBands::prepare(socket);
         }
         let uplink = Arc::clone(self);
@@ -225,8 +228,10 @@ impl Uplink {
             uplink,
             stream,
             kind,
+            room: socket.clone().filter(|_| !is_kernels).map(Room::of),
             socket,
             held: Bytes::new(),
+            offered: 0,
             ending: Ending::Broken,
             request: None,
             waits_since: None,
@@ -255,8 +260,11 @@ pub(crate) struct Share {
     stream: Stream,
     kind: RequestType,
     socket: Option<Arc<TcpStream>>,
-    /// What waits for its turn.
+    /// Tells when that takes more. The kernel's bands order what stands in it.
+    room: Option<Room>,
+    /// A frame, and how many of its bytes wait for their turn.
     held: Bytes,
+    offered: u64,
     ending: Ending,
     /// The request whose story hears of the wait.
     request: Option<(Arc<Driver>, u64)>,
@@ -286,26 +294,24 @@ impl Share {
         context: &mut Context<'_>,
         mut source: impl FnMut(&mut Context<'_>) -> Poll<Next>,
     ) -> Poll<Next> {
-        if self.held.is_empty() {
-            let data = match ready!(source(context)) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => data,
-                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
-                },
-                other => return Poll::Ready(other),
-            };
-            if data.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(data))));
+        if self.offered == 0 {
+            if let Some(room) = &mut self.room {
+                ready!(room.poll(context));
             }
-            let mut state = self.uplink.state.lock();
-            let band = state.egress.band(self.stream);
-            state.egress.offer(self.stream, data.len() as u64);
-            drop(state);
-            self.held = data;
-            self.write_to(band);
-            if self.uplink.give().is_some() {
-                self.uplink.changed.notify_one();
+            if self.held.is_empty() {
+                let data = match ready!(source(context)) {
+                    Some(Ok(frame)) => match frame.into_data() {
+                        Ok(data) => data,
+                        Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                    },
+                    other => return Poll::Ready(other),
+                };
+                if data.is_empty() {
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                self.held = data;
             }
+            self.offer();
         }
         let mut state = self.uplink.state.lock();
         let Some(granted) = state.granted.get_mut(&self.stream) else { return Poll::Pending };
@@ -314,10 +320,11 @@ impl Share {
             self.waits_since.get_or_insert_with(|| self.uplink.clock.now());
             return Poll::Pending;
         }
-        let bytes = granted.bytes.min(self.held.len() as u64);
+        let bytes = granted.bytes.min(self.offered);
         granted.bytes -= bytes;
         state.taken += bytes;
         drop(state);
+        self.offered -= bytes;
         self.stop_waiting();
         if let Some(socket) = &self.socket
             && !matches!(self.uplink.settings.rate, UplinkRate::Kernel(_))
@@ -325,6 +332,19 @@ impl Share {
             self.uplink.watch(socket);
         }
         Poll::Ready(Some(Ok(Frame::data(self.held.split_to(bytes as usize)))))
+    }
+
+    /// Offers the next bytes of what is held: a turn's, so that a socket that takes no more has no more.
+    fn offer(&mut self) {
+        let mut state = self.uplink.state.lock();
+        let band = state.egress.band(self.stream);
+        self.offered = state.egress.turn().min(self.held.len() as u64);
+        state.egress.offer(self.stream, self.offered);
+        drop(state);
+        self.write_to(band);
+        if self.uplink.give().is_some() {
+            self.uplink.changed.notify_one();
+        }
     }
 
     /// Bytes of this band are about to be written.

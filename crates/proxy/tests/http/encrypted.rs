@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use admission::{EgressOrder, Policy};
 use bytes::Bytes;
 use http::{Request, Response, Version};
 use http_body_util::{BodyExt, Full};
@@ -12,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use proxy::admin::GateView;
+use proxy::http::{UplinkRate, UplinkSettings};
 use proxy::tls::{Acceptor, Connector, Downstream, DownstreamMode, Identity, Upstream, UpstreamMode};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::ServerName;
@@ -127,6 +129,38 @@ async fn clients_agree_on_a_version_by_name_and_the_service_hears_of_tls() {
     let response = sender.send_request(request()).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "https");
     site.reaches(0, 0).await;
+}
+
+#[tokio::test]
+async fn over_tls_too_the_response_with_the_fewest_bytes_remaining_goes_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let identity = identity(folder.path());
+    let answer = async |request: Request<Incoming>| {
+        Response::new(full(vec![7; request.uri().path()[1..].parse().unwrap()]))
+    };
+    let tls = acceptor(&identity);
+    let site = gate(Policy::default(), &[service(answer).await], |settings| {
+        let (rate, order) = (UplinkRate::Set(8_000_000), EgressOrder::ShortestRemaining);
+        (settings.tls, settings.uplink) = (Some(tls), Some(UplinkSettings { rate, order }));
+    })
+    .await;
+    let fetch = async |bytes: usize, got: &AtomicUsize| {
+        let mut stream = connect(&site, &identity, b"http/1.1").await;
+        let head = format!("GET /{bytes} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut buffer = vec![0; 64 * 1024];
+        while got.fetch_add(stream.read(&mut buffer).await.unwrap(), Ordering::SeqCst) < bytes {}
+    };
+    let (large, small) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let overtaken = async {
+        while large.load(Ordering::SeqCst) < 50_000 {
+            tokio::task::yield_now().await;
+        }
+        fetch(700_000, &small).await;
+        large.load(Ordering::SeqCst)
+    };
+    let ((), got) = tokio::join!(fetch(2_000_000, &large), overtaken);
+    assert!(got < 500_000, "{got}");
 }
 
 #[tokio::test]

@@ -122,6 +122,12 @@ async fn the_response_with_the_fewest_bytes_remaining_goes_first() {
     assert!(got < 500_000, "{got}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_order_holds_across_several_workers() {
+    let got = overtaken(EgressOrder::ShortestRemaining).await;
+    assert!(got < 500_000, "{got}");
+}
+
 #[tokio::test]
 async fn fair_responses_get_on_alike() {
     let got = overtaken(EgressOrder::Fair).await;

@@ -88,6 +88,8 @@ struct Connection {
     watched: bool,
     /// When the answer to its opening was sent last, if it was sent once.
     greeted: Option<u64>,
+    /// Whether an answer to its opening is on its way, or has come.
+    answered: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -25,13 +25,44 @@ pub(super) enum Load {
     Data { response: u32, segment: u32, number: u64, sent: u64 },
 }
 
+/// One queue of the kernel's.
+#[derive(Debug, Default)]
+pub(super) struct Band {
+    packets: VecDeque<Packet>,
+    /// Places of packets that were sent, which aren't free yet, and where the first of them is.
+    stale: usize,
+    from: usize,
+}
+
+impl Band {
+    fn push(&mut self, packet: Packet, length: usize) -> Result<(), Dropped> {
+        if self.packets.len() + self.stale >= length {
+            return Err(Dropped);
+        }
+        self.packets.push_back(packet);
+        Ok(())
+    }
+
+    fn pop(&mut self, length: usize, frees: usize) -> Option<Packet> {
+        let packet = self.packets.pop_front()?;
+        self.stale += 1;
+        // Its places are a ring, at whose end they are free at once.
+        if self.stale >= frees || self.from + self.stale >= length {
+            self.from = (self.from + self.stale) % length.max(1);
+            self.stale = 0;
+        }
+        Some(packet)
+    }
+}
+
 /// The queue before a link.
 #[derive(Debug)]
 pub(super) enum Before {
     Kernel {
         cutoffs: Vec<u64>,
         length: usize,
-        bands: Vec<VecDeque<Packet>>,
+        frees: usize,
+        bands: Vec<Band>,
     },
     Gate {
         egress: Box<Egress>,
@@ -48,13 +79,14 @@ pub(super) struct Dropped;
 impl Before {
     pub(super) fn new(queue: &Queue) -> Self {
         match queue {
-            Queue::Kernel { cutoffs, length } => Self::Kernel {
-                bands: vec![VecDeque::new(); cutoffs.len() + 1],
+            Queue::Kernel { cutoffs, length, frees } => Self::Kernel {
+                bands: (0..=cutoffs.len()).map(|_| Band::default()).collect(),
                 cutoffs: cutoffs.clone(),
                 length: *length,
+                frees: *frees,
             },
             Queue::Paced { length, .. } => {
-                Self::Kernel { cutoffs: Vec::new(), length: *length, bands: vec![VecDeque::new()] }
+                Self::Kernel { cutoffs: Vec::new(), length: *length, frees: 1, bands: vec![Band::default()] }
             }
             Queue::Gate(policy) => Self::Gate {
                 egress: Box::new(Egress::new(policy.clone())),
@@ -67,24 +99,24 @@ impl Before {
 
     /// A packet that nobody asked for. `remaining`: of its response, 0 if it carries no data.
     pub(super) fn push(&mut self, packet: Packet, remaining: u64) -> Result<(), Dropped> {
-        let (queue, length) = match self {
-            Self::Kernel { cutoffs, length, bands } => {
+        match self {
+            Self::Kernel { cutoffs, length, bands, .. } => {
                 let band = cutoffs.partition_point(|&cutoff| cutoff <= remaining);
-                (&mut bands[band], *length)
+                bands[band].push(packet, *length)
             }
-            Self::Gate { kernel, .. } => (kernel, usize::MAX),
-        };
-        if queue.len() >= length {
-            return Err(Dropped);
+            Self::Gate { kernel, .. } => {
+                kernel.push_back(packet);
+                Ok(())
+            }
         }
-        queue.push_back(packet);
-        Ok(())
     }
 
     /// The packet that the link sends next.
     pub(super) fn next(&mut self) -> Option<Packet> {
         match self {
-            Self::Kernel { bands, .. } => bands.iter_mut().find_map(VecDeque::pop_front),
+            Self::Kernel { bands, length, frees, .. } => {
+                bands.iter_mut().find_map(|band| band.pop(*length, *frees))
+            }
             Self::Gate { kernel, .. } => kernel.pop_front(),
         }
     }
@@ -126,5 +158,28 @@ impl Before {
             streams.remove(&stream);
             egress.close(stream, None, ending);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many packets find room, one by one, after the packets that are sent in between.
+    fn found_room(frees: usize, sent: &[usize]) -> Vec<usize> {
+        let queue = Queue::Kernel { cutoffs: Vec::new(), length: 10, frees };
+        let mut before = Before::new(&queue);
+        let packet = Packet { connection: 0, bytes: 0, load: Load::Bare };
+        let mut fill = |sent: &usize| {
+            (0..*sent).for_each(|_| drop(before.next()));
+            std::iter::repeat_with(|| before.push(packet, 0)).take_while(Result::is_ok).count()
+        };
+        sent.iter().map(&mut fill).collect()
+    }
+
+    #[test]
+    fn places_are_free_again_one_by_one_or_several_at_once_and_at_the_end_of_the_ring() {
+        assert_eq!(found_room(1, &[0, 3, 1]), [10, 3, 1]);
+        assert_eq!(found_room(4, &[0, 3, 1, 4, 1, 1, 3]), [10, 0, 4, 4, 0, 2, 0]);
     }
 }

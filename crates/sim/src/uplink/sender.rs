@@ -43,6 +43,8 @@ pub(super) struct Sender {
     /// Which segments have arrived.
     arrived: Vec<bool>,
     left: u32,
+    /// How many have arrived without a gap.
+    in_order: u32,
     /// The next that was never sent.
     next: u32,
     /// Lost ones, to be sent again.
@@ -77,6 +79,7 @@ impl Sender {
             segment: f64::from(segment),
             arrived: Vec::new(),
             left: 0,
+            in_order: 0,
             next: 0,
             lost: BTreeSet::new(),
             on_the_way: VecDeque::new(),
@@ -98,7 +101,7 @@ impl Sender {
     /// Begins a response of `segments` segments.
     pub(super) fn begin(&mut self, segments: u32) {
         self.arrived = vec![false; segments as usize];
-        (self.left, self.next, self.flight) = (segments, 0, 0);
+        (self.left, self.in_order, self.next, self.flight) = (segments, 0, 0, 0);
         self.lost.clear();
         self.on_the_way.clear();
     }
@@ -136,13 +139,19 @@ impl Sender {
         self.next
     }
 
-    /// Segments that were sent and haven't arrived, as far as is known, and those that have.
-    pub(super) fn undelivered(&self) -> u32 {
-        self.next - self.delivered()
+    /// How many segments have arrived without a gap.
+    pub(super) fn in_order(&self) -> u32 {
+        self.in_order
     }
 
-    pub(super) fn delivered(&self) -> u32 {
-        self.arrived.len() as u32 - self.left
+    /// Segments that are on their way, as far as it knows.
+    pub(super) fn under_way(&self) -> u32 {
+        self.flight
+    }
+
+    /// Whether it sends again what was lost before its window shrank.
+    pub(super) fn repairs(&self) -> bool {
+        !self.lost.is_empty() || self.on_the_way.front().is_some_and(|sent| sent.number <= self.halved)
     }
 
     /// The shortest round trip in nanoseconds; 0: none was measured.
@@ -162,6 +171,9 @@ impl Sender {
         }
         self.arrived[segment as usize] = true;
         self.left -= 1;
+        while self.arrived.get(self.in_order as usize) == Some(&true) {
+            self.in_order += 1;
+        }
         self.lost.remove(&segment);
         self.backoff = 0;
         self.measure(round_trip);

@@ -156,7 +156,9 @@ impl Bench {
             let reading = Reading {
                 unsent: stands.saturating_sub(40 * PACKET),
                 flight: stands.min(40 * PACKET),
+                under_way: stands.min(40 * PACKET),
                 unacked: stands.min(40 * PACKET).div_ceil(PACKET),
+                repairs: false,
                 acked: flow.delivered as u64,
                 idle: Duration::ZERO,
                 trip: STEP,
@@ -219,7 +221,8 @@ fn small_responses_are_as_fast_as_with_the_known_rate_and_large_ones_too_whateve
 fn told(reading: Reading) -> (u64, u64) {
     let (now, trip) = (Instant::from_nanos(1_000_000_000), Duration::from_millis(100));
     let (mut line, mut queue) = (Line::new(now), KernelQueue::default());
-    line.read(now, Reading { trip, ..reading }, Known { shared: Duration::from_secs(1), trip }, &mut queue);
+    let known = Known { shared: Duration::from_secs(1), arrives: Duration::from_millis(200), trip };
+    line.read(now, Reading { trip, ..reading }, known, &mut queue);
     (queue.under_way, queue.queued)
 }
 
@@ -227,7 +230,14 @@ fn told(reading: Reading) -> (u64, u64) {
 fn packets_that_wait_for_a_delayed_acknowledgment_are_no_queue() {
     let after = |idle, unacked| {
         let idle = Duration::from_millis(idle);
-        told(Reading { flight: unacked * PACKET, unacked, idle, ..Reading::default() }).0
+        told(Reading {
+            flight: unacked * PACKET,
+            under_way: unacked * PACKET,
+            unacked,
+            idle,
+            ..Reading::default()
+        })
+        .0
     };
     assert_eq!((after(110, 2), after(110, 3)), (0, 3 * PACKET));
     // They may still be under way.
@@ -237,13 +247,13 @@ fn packets_that_wait_for_a_delayed_acknowledgment_are_no_queue() {
 #[test]
 fn a_connection_that_was_idle_is_not_stalled_when_it_sends() {
     let (known, reading) = (
-        Known { shared: Duration::MAX, trip: STEP },
+        Known { shared: Duration::MAX, arrives: Duration::MAX, trip: STEP },
         Reading { acked: 1_000, trip: STEP, smoothed: STEP, ..Reading::default() },
     );
     let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
     let mut line = Line::new(at(0));
     line.read(at(10), reading, known, &mut KernelQueue::default());
-    let sends = Reading { flight: 30 * PACKET, unacked: 30, ..reading };
+    let sends = Reading { flight: 30 * PACKET, under_way: 30 * PACKET, unacked: 30, ..reading };
     let mut standing = KernelQueue::default();
     line.read(at(5_000), sends, known, &mut standing);
     assert_eq!(standing.under_way, 30 * PACKET);
@@ -253,10 +263,36 @@ fn a_connection_that_was_idle_is_not_stalled_when_it_sends() {
 fn bytes_that_wait_for_their_window_are_no_queue_and_those_behind_a_queue_are() {
     let after = |smoothed| {
         let smoothed = Duration::from_millis(smoothed);
-        told(Reading { unsent: 50_000, flight: 20_000, unacked: 14, smoothed, ..Reading::default() })
+        told(Reading {
+            unsent: 50_000,
+            flight: 20_000,
+            under_way: 20_000,
+            unacked: 14,
+            smoothed,
+            ..Reading::default()
+        })
     };
     assert_eq!(after(120), (20_000, 0));
     assert_eq!(after(200), (70_000, 60_000));
+}
+
+#[test]
+fn what_is_lost_or_behind_a_gap_is_not_under_way_and_what_waits_for_its_repair_is_no_queue() {
+    let smoothed = Duration::from_millis(200);
+    let lossy = Reading {
+        unsent: 50_000,
+        flight: 20_000,
+        under_way: 4_000,
+        unacked: 14,
+        smoothed,
+        ..Reading::default()
+    };
+    assert_eq!(told(lossy), (54_000, 52_000));
+    let repairs = Reading { repairs: true, ..lossy };
+    assert_eq!(told(repairs), (4_000, 2_000));
+    // Packets are 200 ms under way at most.
+    let after = |idle| told(Reading { idle: Duration::from_millis(idle), ..repairs });
+    assert_eq!((after(200), after(201)), ((4_000, 2_000), (0, 0)));
 }
 
 #[test]

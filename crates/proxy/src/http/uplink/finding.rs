@@ -20,8 +20,6 @@ use crate::clock::Clock;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long the looks at one connection may be apart, for each connection: 2 % of a core at most.
 const LOOK_EACH: Duration = Duration::from_micros(50);
-/// What a socket may hold that the kernel can't send yet. A response offers no more bytes then.
-const UNSENT_MAX: u32 = 128 * 1024;
 /// The most connections that are looked at.
 const CONNECTIONS_MAX: usize = 65_536;
 /// How long a connection is looked at that nothing is written to, and one that has ended and isn't delivered.
@@ -30,7 +28,14 @@ const ENDED: Duration = Duration::from_secs(10);
 
 /// The first words of the kernel's `struct tcp_info`, which Linux has had since 4.19.
 type Words = [u32; 54];
+/// Its second byte is the state of congestion control: from [`REPAIRS`] on it sends again what was lost.
+const STATE: usize = 0;
+const REPAIRS: u8 = 3;
+const SEGMENT: usize = 4;
 const UNACKED: usize = 6;
+const BEHIND_A_GAP: usize = 7;
+const LOST: usize = 8;
+const AGAIN: usize = 9;
 const LAST_SENT: usize = 11;
 const SMOOTHED: usize = 17;
 const ACKED: usize = 30;
@@ -92,7 +97,7 @@ impl Finding {
             watch = Watch::Begins;
         }
         // Where the kernel knows no bound, more stands in it than could be ordered.
-        let _ = SockRef::from(&**socket).set_tcp_notsent_lowat(UNSENT_MAX);
+        let _ = SockRef::from(&**socket).set_tcp_notsent_lowat(self.finder.unsent_max());
         let (socket, line) = (Arc::clone(socket), Line::new(now));
         self.connections.insert(key, Connection { socket, reading: None, line, used: now });
         watch
@@ -148,10 +153,14 @@ fn read(socket: &TcpStream) -> nix::Result<Reading> {
     let word = |at: usize| u64::from(words[at]);
     let (low, high) = if cfg!(target_endian = "big") { (1, 0) } else { (0, 1) };
     let long = |at: usize| word(at + low) | word(at + high) << 32;
+    let flight = long(SENT).saturating_sub(long(SENT_AGAIN) + long(ACKED));
+    let under_way = (word(UNACKED) + word(AGAIN)).saturating_sub(word(BEHIND_A_GAP) + word(LOST));
     Ok(Reading {
         unsent: word(UNSENT),
-        flight: long(SENT).saturating_sub(long(SENT_AGAIN) + long(ACKED)),
+        flight,
+        under_way: flight.min(under_way * word(SEGMENT)),
         unacked: word(UNACKED),
+        repairs: words[STATE].to_ne_bytes()[1] >= REPAIRS,
         acked: long(ACKED),
         idle: Duration::from_millis(word(LAST_SENT)),
         // The kernel says the largest number where it knows none.

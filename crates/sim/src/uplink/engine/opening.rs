@@ -30,6 +30,7 @@ impl Playback<'_> {
             deadline: 0,
             watched: false,
             greeted: None,
+            answered: false,
         });
         let way = self.way();
         self.due(way, Due::Syn(connection, 0));
@@ -50,14 +51,24 @@ impl Playback<'_> {
     }
 
     pub(super) fn opened(&mut self, connection: u32, times: u32) {
-        if self.stage(connection) != Stage::Connecting {
+        let one = &self.connections[connection as usize];
+        let is_half_open = one.stage == Stage::HalfOpen;
+        if one.answered || one.stage != Stage::Connecting && !is_half_open {
             return;
         }
-        let full = self.half_open >= self.setup.half_open;
+        let full = !is_half_open && self.half_open >= self.setup.half_open;
         self.state.refused += u64::from(full);
-        if full || self.is_lost() {
-            let again = doubled(nanos(self.setup.first_timeout), times);
+        let lost = full || self.is_lost();
+        // A client of today sends it again whatever becomes of it, at first each second.
+        if lost || self.setup.tcp == Tcp::Linux {
+            let again = doubled(nanos(self.setup.first_timeout), self.setup.tcp.doublings(times));
             self.due(again, Due::Syn(connection, times + 1));
+        }
+        if lost {
+            return;
+        }
+        if is_half_open {
+            self.answer(connection);
             return;
         }
         self.half_open += 1;
@@ -66,16 +77,29 @@ impl Playback<'_> {
     }
 
     pub(super) fn greet(&mut self, connection: u32, times: u32) {
-        if self.stage(connection) != Stage::HalfOpen {
+        let one = &self.connections[connection as usize];
+        if one.stage != Stage::HalfOpen || one.answered {
             return;
         }
-        let lost = self.is_lost();
-        let sent = self.push(Packet { connection, bytes: 0, load: Load::SynAck { lost } }, 0);
+        let (is_on_its_way, sent) = self.answer(connection);
         self.connections[connection as usize].greeted = (times == 0).then_some(self.now);
-        if lost || !sent {
+        if !sent && times > 0 && self.setup.tcp == Tcp::Linux {
+            // It forgets a connection whose answer found its own queue full again.
+            self.half_open -= 1;
+            self.connections[connection as usize].stage = Stage::Connecting;
+        } else if !is_on_its_way {
             let again = doubled(nanos(self.setup.first_timeout), times);
             self.due(again, Due::SynAck(connection, times + 1));
         }
+    }
+
+    /// Answers an opening: whether the answer will arrive, and whether it found room.
+    fn answer(&mut self, connection: u32) -> (bool, bool) {
+        let lost = self.is_lost();
+        let sent = self.push(Packet { connection, bytes: 0, load: Load::SynAck { lost } }, 0);
+        let is_on_its_way = sent && !lost;
+        self.connections[connection as usize].answered |= is_on_its_way;
+        (is_on_its_way, sent)
     }
 
     pub(super) fn requested(&mut self, connection: u32, times: u32) {

@@ -10,8 +10,6 @@ use crate::uplink::Queue;
 
 /// How often the gate looks at its connections, in nanoseconds.
 const LOOK_EVERY: u64 = 10_000_000;
-/// What a socket holds that the kernel can't send yet.
-const UNSENT_MAX: u64 = 128 * 1024;
 /// What a body offers at once.
 const FRAME: u64 = 16 * 1024;
 
@@ -96,7 +94,7 @@ impl Playback<'_> {
         let unsent = self.unsent(connection);
         let Some(paced) = &mut self.paced else { return };
         let Some(flow) = paced.flows.get_mut(&connection) else { return };
-        if flow.held > 0 || flow.left == 0 || unsent >= UNSENT_MAX {
+        if flow.held > 0 || flow.left == 0 || unsent >= paced.finder.unsent_max().into() {
             return;
         }
         flow.held = flow.left.min(FRAME);
@@ -150,13 +148,17 @@ impl Playback<'_> {
                 continue;
             }
             let sent = one.written.min(u64::from(one.sender.next()) * paced.segment);
-            let delivered = u64::from(one.sender.delivered()) * paced.segment;
+            let delivered = u64::from(one.sender.in_order()) * paced.segment;
             // Its head is acknowledged with the first segment.
             let head = u64::from(delivered == 0);
+            let flight = sent.saturating_sub(delivered) + head * self.setup.head;
+            let under_way = u64::from(one.sender.under_way()) * paced.segment + head * self.setup.head;
             let reading = Reading {
                 unsent: one.written - sent,
-                flight: sent.saturating_sub(delivered) + head * self.setup.head,
-                unacked: head + u64::from(one.sender.undelivered()),
+                flight,
+                under_way: flight.min(under_way),
+                repairs: one.sender.repairs(),
+                unacked: head + u64::from(one.sender.next() - one.sender.in_order()),
                 acked: delivered,
                 idle: Duration::from_nanos(self.now - one.last),
                 trip: Duration::from_nanos(one.sender.shortest()),

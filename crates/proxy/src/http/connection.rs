@@ -225,7 +225,8 @@ fn respond<'a>(
         watched.announced().await;
         response.body_mut().hold(under_way);
         if let Some((uplink, asked)) = ordered.filter(|_| !response.body().is_end_stream()) {
-            uplink.order(&mut response, classified.name.key, asked, watched.tcp());
+            let others = (version == Version::HTTP_2).then(|| watched.siblings());
+            uplink.order(&mut response, classified.name.key, asked, watched.tcp(), others);
         }
         if let Some(watched) = by_itself.filter(|_| !response.body().is_end_stream()) {
             let is_events = Present::of(response.headers()).has(Field::Events);

@@ -47,6 +47,7 @@ mod present;
 mod record;
 mod reject;
 mod routes;
+mod siblings;
 mod sniffer;
 mod socket;
 mod span;

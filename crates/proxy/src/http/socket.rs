@@ -8,8 +8,8 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use super::frames::Unread;
 use super::head::{GO_AWAY, Head, NO_ROOM};
 use super::interim::Announced;
 use super::reject::explained;
+use super::siblings::Siblings;
 use super::sniffer::Sniffer;
 use super::word::{FIRST, Word};
 use crate::lateness::{Lateness, Stamp, Turn};
@@ -55,6 +56,8 @@ pub(super) struct Talk {
     pub(super) shared: AtomicBool,
     /// What it holds, over HTTP/2.
     pub(super) unread: Mutex<Unread>,
+    /// Its responses that share an uplink, over HTTP/2.
+    siblings: OnceLock<Arc<Siblings>>,
     /// The next answer ends the connection.
     last: AtomicBool,
     /// The next request is answered only with why it isn't served.
@@ -97,6 +100,11 @@ impl Watched {
             Shared::Tcp(socket) => Some(Arc::clone(socket)),
             Shared::Unix(_) => None,
         }
+    }
+
+    /// Its responses, over HTTP/2.
+    pub(crate) fn siblings(&self) -> Arc<Siblings> {
+        Arc::clone(self.talk.siblings.get_or_init(Arc::default))
     }
 
     /// The connection carries other things than one request after the other: it is never closed for what

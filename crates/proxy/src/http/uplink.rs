@@ -31,6 +31,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
 use super::body::{Broken, ToClient};
+use super::siblings::{Sibling, Siblings};
 use crate::admin::UplinkReport;
 use crate::clock::Clock;
 use crate::gate::Driver;
@@ -194,17 +195,22 @@ impl Uplink {
     }
 
     /// A response of this type begins, of which its request has asked for this priority, and which is written
-    /// to this socket. Where there are too many it passes freely.
+    /// to this socket, over HTTP/2 beside these others. Where there are too many it passes freely.
     pub(crate) fn order(
         self: &Arc<Self>,
         response: &mut Response<ToClient>,
         kind: RequestType,
         asked: Priority,
         socket: Option<Arc<TcpStream>>,
+        others: Option<Arc<Siblings>>,
     ) {
         let length = response.body().size_hint().exact();
         let priority = said(asked, response.headers());
-        let share = self.share((kind, priority), length, socket);
+        let mut share = self.share((kind, priority), length, socket);
+        let others = others.filter(|_| self.settings.order == EgressOrder::ShortestRemaining);
+        if let Some((share, others)) = share.as_mut().zip(others) {
+            share.sibling = Some(Sibling::join(others, priority.urgency));
+        }
         response.body_mut().share(share);
     }
 
@@ -230,6 +236,7 @@ impl Uplink {
             kind,
             room: socket.clone().filter(|_| !is_kernels).map(Room::of),
             socket,
+            sibling: None,
             held: Bytes::new(),
             offered: 0,
             ending: Ending::Broken,
@@ -237,6 +244,10 @@ impl Uplink {
             waits_since: None,
             waited: Duration::ZERO,
         })
+    }
+
+    fn is_paced(&self) -> bool {
+        self.finding.lock().pace().is_some()
     }
 
     /// Bytes are about to be written to this socket.
@@ -262,6 +273,8 @@ pub(crate) struct Share {
     socket: Option<Arc<TcpStream>>,
     /// Tells when that takes more. The kernel's bands order what stands in it.
     room: Option<Room>,
+    /// Tells when no more urgent response of its connection goes before it.
+    sibling: Option<Sibling>,
     /// A frame, and how many of its bytes wait for their turn.
     held: Bytes,
     offered: u64,
@@ -295,11 +308,20 @@ impl Share {
         mut source: impl FnMut(&mut Context<'_>) -> Poll<Next>,
     ) -> Poll<Next> {
         if self.offered == 0 {
+            if let Some(sibling) = self.sibling.as_mut().filter(|_| self.uplink.is_paced()) {
+                ready!(sibling.poll(context));
+            }
             if let Some(room) = &mut self.room {
                 ready!(room.poll(context));
             }
             if self.held.is_empty() {
-                let data = match ready!(source(context)) {
+                let Poll::Ready(next) = source(context) else {
+                    if let Some(sibling) = &self.sibling {
+                        sibling.pauses();
+                    }
+                    return Poll::Pending;
+                };
+                let data = match next {
                     Some(Ok(frame)) => match frame.into_data() {
                         Ok(data) => data,
                         Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
@@ -325,6 +347,9 @@ impl Share {
         state.taken += bytes;
         drop(state);
         self.offered -= bytes;
+        if let Some(sibling) = self.sibling.as_ref().filter(|_| self.offered == 0) {
+            sibling.has_had();
+        }
         self.stop_waiting();
         if let Some(socket) = &self.socket
             && !matches!(self.uplink.settings.rate, UplinkRate::Kernel(_))
@@ -341,6 +366,9 @@ impl Share {
         self.offered = state.egress.turn().min(self.held.len() as u64);
         state.egress.offer(self.stream, self.offered);
         drop(state);
+        if let Some(sibling) = &self.sibling {
+            sibling.waits();
+        }
         self.write_to(band);
         if self.uplink.give().is_some() {
             self.uplink.changed.notify_one();

@@ -251,3 +251,21 @@ async fn an_urgent_response_overtakes_one_of_about_its_size_on_its_own_connectio
     timeout(PATIENCE, rest).await.expect("it ends").unwrap();
     assert_eq!(got.load(Ordering::SeqCst), SMALLER);
 }
+
+#[tokio::test]
+async fn on_one_connection_an_urgent_response_goes_before_a_smaller_one() {
+    let site = site(EgressOrder::ShortestRemaining).await;
+    let sender = http2::client(&site).await;
+    let ends = |bytes: usize, priority: &'static str| {
+        let (mut sender, mut request) = (sender.clone(), http2::get(&format!("/{bytes}")));
+        request.headers_mut().insert("priority", HeaderValue::from_static(priority));
+        async move {
+            let body = sender.send_request(request).await.unwrap().into_body();
+            assert_eq!(body.collect().await.unwrap().to_bytes().len(), bytes);
+            Instant::now()
+        }
+    };
+    let both = async { tokio::join!(ends(400_000, "u=0"), ends(100_000, "u=5")) };
+    let (urgent, smaller) = timeout(PATIENCE, both).await.expect("they end");
+    assert!(urgent < smaller);
+}

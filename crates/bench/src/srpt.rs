@@ -92,8 +92,8 @@ pub struct Cell {
     pub very_largest: f64,
     /// Response times of the largest hundredth of all requests, the largest first, in seconds.
     pub of_largest: Vec<Option<f64>>,
-    /// What these take where all share alike, in seconds: on a link of bytes alone, or if there is a wide-area
-    /// network behind the link, with that in the simulator; the mean and the most of several runs.
+    /// What these take where all share alike, in seconds: on a link of bytes alone, or in the simulator if
+    /// there is a wide-area network behind the link; the mean and the most of several runs.
     pub fair_of_largest: Vec<Option<[f64; 2]>>,
     /// The part of requests that didn't come whole.
     pub incomplete: f64,
@@ -174,8 +174,8 @@ impl Cell {
         }
     }
 
-    /// How many times longer than on a fair link the slowest of the largest hundredth took, of those that came
-    /// whole: in means of that link's runs, and in their most.
+    /// How many times longer than on a fair link the slowest of the largest hundredth took, of those that
+    /// came whole: in means of that link's runs, and in their most.
     pub fn slowest_of_largest(&self) -> [f64; 2] {
         let pairs = self.of_largest.iter().zip(&self.fair_of_largest);
         let times: Vec<_> = pairs.filter_map(|(one, fair)| Some(((*one)?, (*fair)?))).collect();

@@ -62,8 +62,8 @@ const REST: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
 /// A link that was the bottleneck for so long is looked at again as if for the first time.
 const PROVEN: Duration = Duration::from_secs(10);
-/// What a socket may hold that the kernel can't send yet: the most, and with a set rate the bytes of this time if
-/// they are fewer, but so many at least. A response whose packet was lost takes no more turns from others then.
+/// What a socket may hold that the kernel can't send yet: the most, and with a set rate the bytes of this
+/// time, but so many at least. A response whose packet was lost takes no more turns from others then.
 const UNSENT: Duration = Duration::from_millis(10);
 const UNSENT_MIN: u32 = 16 * 1024;
 const UNSENT_MAX: u32 = 128 * 1024;
@@ -79,11 +79,11 @@ pub struct Reading {
     pub unsent: u64,
     /// Bytes that it has sent, and that aren't acknowledged.
     pub flight: u64,
-    /// Those of them that its client doesn't have behind a gap, and that aren't lost.
+    /// Those unacknowledged bytes that its client doesn't have behind a gap, and that aren't lost.
     pub under_way: u64,
     /// The packets of the bytes that aren't acknowledged.
     pub unacked: u64,
-    /// It sends again what was lost.
+    /// Whether it sends again what was lost.
     pub repairs: bool,
     /// The bytes that were ever acknowledged.
     pub acked: u64,

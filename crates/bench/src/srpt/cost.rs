@@ -1,6 +1,6 @@
 //! What the scheduler costs: the processor time of a gate for each response, with an uplink that is never the
 //! bottleneck, and without one. The clients want more than the gate can do, so that its processor is the
-//! bottleneck: what it answers each second shows whether a gate that finds its rate takes that for the link's.
+//! bottleneck: what it answers each second shows whether a gate that finds a rate takes that for its link's.
 
 use std::time::Duration;
 

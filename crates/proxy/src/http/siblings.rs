@@ -33,7 +33,7 @@ struct Member {
     number: u64,
     urgency: u8,
     turns: Turns,
-    /// Who waits for more urgent ones.
+    /// Wakes its task when the more urgent ones change.
     waker: Option<Waker>,
 }
 
@@ -64,7 +64,7 @@ impl Members {
 #[derive(Debug, Default)]
 pub(crate) struct Siblings(Mutex<Members>);
 
-/// One of them.
+/// A response among those of its connection.
 #[derive(Debug)]
 pub(crate) struct Sibling {
     all: Arc<Siblings>,
@@ -103,17 +103,17 @@ impl Sibling {
         Poll::Ready(())
     }
 
-    /// It waits for a turn.
+    /// The response waits for a turn.
     pub(crate) fn waits(&self) {
         self.note(Turns::Waits);
     }
 
-    /// It has had its turn.
+    /// The response has had its turn.
     pub(crate) fn has_had(&self) {
         self.note(Turns::Had(Instant::now()));
     }
 
-    /// Its service has nothing to send.
+    /// The response's service has nothing to send.
     pub(crate) fn pauses(&self) {
         self.note(Turns::Pauses);
     }

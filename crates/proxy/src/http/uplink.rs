@@ -2,8 +2,8 @@
 //! queue stands in the kernel.
 //!
 //! A [`Share`] is one response's part in it. hyper asks a body for its next frame when it can write more to
-//! its client. Only then, and while its socket takes more, a frame is read from the service. A turn's bytes of
-//! it are offered to [`admission::Egress`]; the body yields what is granted. So one frame of each response
+//! its client. Only then, and while its socket takes more, a frame is read from the service. A turn's bytes
+//! of it are offered to [`admission::Egress`]; the body yields what is granted. So one frame of each response
 //! waits here, the service feels the client's pace, and a client that reads nothing holds up nobody. Bytes
 //! that are granted lie in buffers of hyper and the kernel until the network takes them.
 //!

@@ -298,8 +298,9 @@ fn of_largest(loss: f64, queue: Queue, seed: u64) -> Vec<Vec<f64>> {
     let mut order: Vec<usize> = (0..requests.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(requests[at].bytes));
     order.truncate(requests.len() / 100);
-    let time = |at| runs.iter().map(move |run: &Served| run.responses[at].response.expect("it comes whole"));
-    order.into_iter().map(|at| time(at).collect()).collect()
+    let times =
+        |at: usize| runs.iter().map(|run| run.responses[at].response.expect("it comes whole")).collect();
+    order.into_iter().map(times).collect()
 }
 
 #[test]

@@ -171,7 +171,7 @@ mod tests {
         let mut before = Before::new(&queue);
         let packet = Packet { connection: 0, bytes: 0, load: Load::Bare };
         let mut fill = |sent: &usize| {
-            (0..*sent).for_each(|_| drop(before.next()));
+            (0..*sent).for_each(|_| _ = before.next());
             std::iter::repeat_with(|| before.push(packet, 0)).take_while(Result::is_ok).count()
         };
         sent.iter().map(&mut fill).collect()

@@ -159,7 +159,13 @@ fn admission(out: &mut Lines, gate: &Gate) {
     match gate.long_limit {
         LongLimit::Auto => {
             out.text("long_limit", "auto");
-            out.note("long_limit: found while requests are served; until then the server's cores if it tells, else no limit");
+            let before = match gate.service {
+                Service::Postgres(_) => {
+                    "the server's cores if it tells them, else three quarters of the connections"
+                }
+                Service::Mysql(_) | Service::Http(_) => "three quarters of the connections",
+            };
+            out.note(&format!("long_limit: found while requests are served; until then {before}"));
         }
         LongLimit::Fixed(limit) => out.value("long_limit", limit),
         LongLimit::NoLane => out.text("long_limit", "none"),

@@ -58,10 +58,20 @@ fn durations_have_bounds() {
         ),
     ]);
     assert!(of_gate("queue_timeout = \"soon\"").ends_with(form));
-    for (written, meant) in [("5 minuts", "5 minutes"), ("1h 10secnds", "1h 10seconds")] {
+    for (written, meant) in [
+        ("5 minuts", "5 minutes"),
+        ("1h 10secnds", "1h 10seconds"),
+        ("150 milliseconds", "150ms"),
+        ("1s 150milliseconds", "1s 150ms"),
+        ("150 Millisecond", "150ms"),
+        ("150 MS", "150ms"),
+        ("150 microsecond", "150us"),
+    ] {
         let said = of_gate(&format!("queue_timeout = \"{written}\""));
         assert!(said.ends_with(&format!("; did you mean {meant:?}?")), "{said}");
         assert!(said.starts_with("isn't a duration: there is no unit "), "{said}");
+        let text = format!("[[gate]]\nupstream = \"db:5432\"\nqueue_timeout = {meant:?}\n");
+        assert!(parse(Origin::File("g.toml".into()), &text).is_ok(), "{meant} is taken");
     }
     assert!(of_gate("queue_timeout = \"5 parsecs\"").ends_with(form));
     assert!(of_gate("drain_timeout = \"-1s\"").ends_with(form));
@@ -69,7 +79,18 @@ fn durations_have_bounds() {
 
 #[test]
 fn a_protocol_that_is_not_known_is_told_which_are() {
-    assert_each(&[("protocol = \"smtp\"", "isn't known; write \"postgres\" or \"mysql\" or \"http\"")]);
+    let known = "write \"postgres\" or \"mysql\" or \"http\"";
+    assert_each(&[("protocol = \"smtp\"", &format!("isn't known; {known}"))]);
+    for (written, meant) in [
+        ("mariadb", "mysql"),
+        ("MySQL", "mysql"),
+        ("postgresql", "postgres"),
+        ("postgre", "postgres"),
+        ("https", "http"),
+    ] {
+        let said = format!("isn't known; did you mean {meant:?}? Else {known}");
+        assert_eq!(of_gate(&format!("protocol = {written:?}")), said);
+    }
 }
 
 #[test]

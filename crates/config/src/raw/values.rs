@@ -111,8 +111,35 @@ pub(crate) fn choice<T: Copy>(value: &DeValue<'_>, choices: &[(&str, T)]) -> Res
     let DeValue::String(text) = value else {
         return Err(Complaint::new(format!("{} isn't a string", what(value))).hint(hint));
     };
-    let found = choices.iter().find(|(name, _)| *name == &**text);
-    found.map(|(_, value)| *value).ok_or_else(|| Complaint::new("isn't known").hint(hint))
+    if let Some((_, value)) = choices.iter().find(|(name, _)| *name == &**text) {
+        return Ok(*value);
+    }
+    let hint = match meant(text, choices.iter().map(|(name, _)| *name)) {
+        Some(meant) => format!("did you mean {meant:?}? Else {hint}"),
+        None => hint,
+    };
+    Err(Complaint::new("isn't known").hint(hint))
+}
+
+/// Other names of what a value stands for, in small letters.
+const ALIASES: [(&str, &str); 5] = [
+    ("mariadb", "mysql"),
+    ("postgresql", "postgres"),
+    ("pg", "postgres"),
+    ("pgsql", "postgres"),
+    ("https", "http"),
+];
+
+/// Which of these names may have been meant.
+fn meant<'a>(text: &str, mut names: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    let lower = text.to_ascii_lowercase().replace('_', "-");
+    if let Some((_, name)) = ALIASES.iter().find(|(alias, _)| *alias == lower) {
+        return names.find(|known| known == name);
+    }
+    let distance = |name: &&str| strsim::damerau_levenshtein(&lower, name);
+    // A third of the letters may be wrong: more is another word. Of digits none stands for another.
+    let names = names.filter(|_| lower.contains(|letter: char| letter.is_ascii_alphabetic()));
+    names.min_by_key(distance).filter(|near| distance(near) <= near.len() / 3)
 }
 
 /// A duration above zero.
@@ -282,14 +309,34 @@ const DURATION_FORM: &str = "write a duration such as \"250ms\", \"1s\" or \"2m\
 
 /// What is wrong with a text that should be a duration; of a misspelled unit, which one is near.
 fn not_a_duration(text: &str, error: &humantime::DurationError) -> Complaint {
-    const UNITS: [&str; 9] = ["ms", "s", "m", "h", "milliseconds", "seconds", "minutes", "hours", "days"];
+    // What people write, and what is to be written.
+    const UNITS: [(&str, &str); 12] = [
+        ("ms", "ms"),
+        ("s", "s"),
+        ("m", "m"),
+        ("h", "h"),
+        ("milliseconds", "ms"),
+        ("millisecond", "ms"),
+        ("microseconds", "us"),
+        ("nanoseconds", "ns"),
+        ("seconds", "seconds"),
+        ("minutes", "minutes"),
+        ("hours", "hours"),
+        ("days", "days"),
+    ];
     let humantime::DurationError::UnknownUnit { unit, .. } = error else {
         return Complaint::new(format!("isn't a duration ({error})")).hint(DURATION_FORM);
     };
     let complaint = Complaint::new(format!("isn't a duration: there is no unit {unit:?}"));
-    let distance = |known: &&&str| strsim::damerau_levenshtein(unit, known);
-    match UNITS.iter().min_by_key(distance).filter(|near| distance(near) <= near.len() / 3) {
-        Some(near) => complaint.hint(format!("did you mean {:?}?", text.replace(unit, near))),
+    let lower = unit.to_ascii_lowercase();
+    let distance = |(known, _): &&(&str, &str)| strsim::damerau_levenshtein(&lower, known);
+    match UNITS.iter().min_by_key(distance).filter(|near| distance(near) <= near.0.len() / 3) {
+        Some((_, meant)) => {
+            // Abbreviations stand next to their number.
+            let spaced = if meant.len() <= 2 { format!(" {unit}") } else { unit.clone() };
+            let meant = text.replace(&spaced, meant).replace(unit.as_str(), meant);
+            complaint.hint(format!("did you mean {meant:?}?"))
+        }
         None => complaint.hint(DURATION_FORM),
     }
 }

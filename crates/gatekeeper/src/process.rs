@@ -78,6 +78,7 @@ pub(crate) async fn protect(
     listeners.serve(&admin);
     admin.set_ready();
     if let Some(inheritance) = inheritance {
+        admin.succeeds(inheritance.process());
         succeed(inheritance).await?;
     }
     manager::ready();

@@ -131,7 +131,7 @@ async fn what_is_too_much_is_refused_and_the_admin_listener_answers_meanwhile() 
     assert!(refused.field("retry-after").is_some());
     let problem: Value = serde_json::from_str(&refused.body).unwrap();
     assert_eq!(problem["reason"], "queue_full");
-    let waited_for = "The request was not begun. All 1 server connections are busy.";
+    let waited_for = "The request was not begun. The only server connection is busy.";
     assert_eq!(problem["detail"], waited_for);
     let refused = ask(gate.port(), "/", &["Content-Type: application/grpc"]).unwrap();
     assert_eq!((refused.status, refused.field("grpc-status")), (200, Some("14")));

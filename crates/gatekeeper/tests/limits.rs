@@ -66,7 +66,10 @@ async fn a_refusal_says_that_idle_transactions_hold_the_connections() {
     holds.batch_execute("BEGIN; SELECT 1").await.expect("it runs");
     let refused = waits.batch_execute("SELECT 2").await.expect_err("it waits for too long");
     let (detail, hint) = (told(&refused).detail().unwrap_or(""), told(&refused).hint().unwrap_or(""));
-    assert!(detail.contains("(queue_timeout)") && detail.contains("idle transactions hold 1"), "{detail}");
+    assert!(
+        detail.contains("(queue_timeout)") && detail.contains("an idle transaction holds it"),
+        "{detail}"
+    );
     assert!(hint.contains("idle_transaction_timeout"), "{hint}");
 }
 
@@ -108,7 +111,7 @@ async fn a_refusal_says_that_the_queue_is_full_and_what_it_waited_for() {
         Gate::start(server.port(), &lines(&["connections = 1", "queue_max = 0", "long_limit = 0", reports]));
     let url = server.dsn_through(gate.port());
     for (application, why, advice) in [
-        ("shop", "All 1 server connections are busy.", "(connections)"),
+        ("shop", "The only server connection is busy.", "(connections)"),
         ("reports", "Requests of other classes go first.", "(weight, background)"),
     ] {
         let url = format!("{url} application_name={application}");

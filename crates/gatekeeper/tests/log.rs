@@ -86,7 +86,7 @@ async fn refusals_are_told_once_a_second_with_their_number() {
     until("all are told", async || sum() == REFUSED).await;
     assert!((told().len() as u64) < REFUSED, "{}", gate.log_tail());
     for line in told() {
-        assert!(line.contains("mostly=\"GET /\" cause=\"All 1 server connections are busy.\""), "{line}");
+        assert!(line.contains("mostly=\"GET /\" cause=\"The only server connection is busy.\""), "{line}");
     }
     origin.let_go(1);
     assert_eq!(held.join().expect("it ends"), 200);

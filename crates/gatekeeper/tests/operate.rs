@@ -42,7 +42,7 @@ async fn status_says_how_it_is_and_exits_with_3_where_somebody_should_look() {
     let (code, told, said) = ran(&["status", "--admin", &gate.admin_address()]);
     assert_eq!((code, said.as_str()), (0, ""));
     for line in
-        ["gate shop (enforce)", "is up since", "of 3 connections in use", "1 clients", "1 requests succeeded"]
+        ["gate shop (enforce)", "is up since", "of 3 connections in use", "1 client, ", "1 request succeeded"]
     {
         assert!(told.contains(line), "{line}\n{told}");
     }

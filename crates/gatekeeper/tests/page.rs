@@ -117,6 +117,9 @@ async fn the_page_sorts_searches_opens_a_type_and_says_why() {
             format!("document.words.waitsFor({pools}, '{lane}')")
         };
         assert_eq!(page.value(&waits("long")), "a server connection that short requests leave free");
+        let gained = "document.words.event({ text: 'another capacity: more is completed', lines: 1,
+            facts: [['from', '4'], ['to', '8'], ['gain', 'many times as much']] })[0]";
+        assert_eq!(page.value(gained), "Requests at once: 4 → 8. Many times as much is completed so.");
         assert_eq!(page.value(&waits("short")), "its turn, or a server connection of its user and database");
         let full = "{ paused: [], upstreams: [], long_limit: 2, long_in_flight: 4 }";
         let full = page.value(&format!("document.words.waitsFor({full}, 'long')"));

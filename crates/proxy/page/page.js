@@ -21,7 +21,7 @@ let chosen = named(location.hash.slice(1));
 let lost = null;
 
 const charts = [
-  { title: "Requests a second", explain: "Served by the service, and refused by the gate", write: rate,
+  { title: "Requests in each second", explain: "Served by the service, and refused by the gate. The figures are of the last second, or of the one that you point at", write: rate,
     lines: [{ name: "served", css: "a", of: (it) => it.served, fill: true }, { name: "refused", css: "d", of: (it) => it.refused }] },
   { title: "Wait in the queue", explain: "Of ten seconds each; 95 of 100 requests waited at most p95", write: time,
     lines: [{ name: "p95", css: "c", of: (it) => it.waitP95, fill: true }, { name: "mean", css: "e", of: (it) => it.waitMean }] },
@@ -81,12 +81,12 @@ function drawNumbers({ status, samples, waiting }) {
   const refused = mean((it) => it.refused);
   const failed = status.requests.failed_total + status.requests.conflicted_total;
   renew($("numbers"),
-    fact(rate(mean((it) => it.served)), "served a second", "Requests that ended in the service, over ten seconds"),
-    fact(last ? time(last.timeP95) : "–", "p95 in the service", "95 of 100 requests took at most this long, over ten seconds"),
+    fact(rate(mean((it) => it.served)), "served a second (of 10 s)", "Requests that ended in the service, over ten seconds"),
+    fact(last ? time(last.timeP95) : "–", "p95 in the service (of 10 s)", "95 of 100 requests took at most this long, over ten seconds"),
     fact(number(status.queued), "waiting", "Requests in the queue now", status.queued > 0 ? "warn" : ""),
     fact(waiting[0] ? time(waiting[0].longest_ms * 1e3) : "–", "longest wait now", "How long the oldest request in the queue has waited"),
     fact(`${number(status.in_flight)} / ${number(last?.bound ?? status.connections)}`, "in flight / bound", "Requests that the service works on, and how many there may be"),
-    fact(rate(refused), "refused a second", "Requests that the gate refused, over ten seconds", refused > 0 ? "bad" : ""),
+    fact(rate(refused), "refused a second (of 10 s)", "Requests that the gate refused, over ten seconds", refused > 0 ? "bad" : ""),
     fact(number(status.clients_connected), "clients", "Clients that are connected"),
     fact(number(failed), "failed since start", "Requests that the service answered with an error, or not at all"),
   );

@@ -42,13 +42,13 @@ export const count = (value, one, many = `${one}s`) => `${number(value)} ${value
 
 const REASONS = {
   queue_full: ["the queue was full", "As many requests waited as queue_max allows."],
-  queue_timeout: ["waited longer than queue_timeout", "No room came within the time that a request may wait."],
-  deadline: ["its own deadline had passed", "The request named a time limit, and waited longer."],
-  deadline_unreachable: ["its own deadline couldn't be met", "The queue ahead was too long for the request's time limit."],
+  queue_timeout: ["no room came within queue_timeout", "The request waited for as long as one may."],
+  deadline: ["a deadline had passed", "The request named a time limit, and waited longer."],
+  deadline_unreachable: ["a deadline couldn't be met", "The queue ahead was too long for the request's time limit."],
   queue_delay: ["the queue was slow for too long", "A rule of the laboratory bounds the wait in the queue."],
   target: ["the target would have been missed", "More requests would have made responses slower than target."],
   pinned_max: ["too many sessions keep a connection", "Sessions with temporary tables, LISTEN or locks keep connections; pinned_max bounds them."],
-  over_share: ["its class or tenant had more than its share", "One was too many, and others had less than their share."],
+  over_share: ["a class or tenant had more than its share", "One was too many, and others had less than their share."],
 };
 
 export const reason = (name) => REASONS[name]?.[0] ?? name.replaceAll("_", " ");
@@ -56,7 +56,7 @@ export const reasonMore = (name) => REASONS[name]?.[1] ?? "The gate answered by 
 
 // Why a type is in its lane.
 export function laneWhy({ lane, expected, completed }, status) {
-  const most = status.long_limit === null ? "" : ` At most ${status.long_limit} long requests run at once.`;
+  const most = status.long_limit === null ? "" : ` At most ${count(status.long_limit, "long request runs", "long requests run")} at once.`;
   if (lane === "short") return `Expected to take ${time(expected)}, not much more than others. It passes freely.`;
   if (lane === "long") return `Expected to take ${time(expected)}, more than four times the mean of all requests. It uses the long lane.${most}`;
   if (lane === "variable") return `Expected to take ${time(expected)}, but its times vary too much for a limit. It waits among the short ones and leaves the last quarter of the connections to others.`;
@@ -105,7 +105,7 @@ export function verdict(gate, phase, lost) {
   const mean = (of) => last.reduce((sum, it) => sum + of(it), 0) / Math.max(last.length, 1);
   const [served, refused, wait] = [mean((it) => it.served), mean((it) => it.refused), last.at(-1)?.waitP95 ?? 0];
   const down = status.upstreams.filter((it) => it.state === "down");
-  const rates = `${rate(served)} requests a second are served`;
+  const rates = rate(served) === "1.0" || rate(served) === "1" ? "1 request a second is served" : `${rate(served)} requests a second are served`;
   if (down.length > 0 && down.length === status.upstreams.length) {
     const why = down[0].last_error ? ` The last error: ${down[0].last_error}.` : "";
     return ["bad", "The service doesn't answer", `${down[0].address} is down since ${seconds(down[0].since_seconds)}.${why}`];
@@ -141,7 +141,7 @@ function topReason(samples) {
   const sums = new Map();
   for (const { reasons } of samples) for (const [name, n] of reasons) sums.set(name, (sums.get(name) ?? 0) + n);
   const top = [...sums].sort((a, b) => b[1] - a[1])[0];
-  return top ? reason(top[0]) : "of something unknown";
+  return top ? reason(top[0]) : "of something that the gate doesn't tell";
 }
 
 // How full the long lane is. What turns out long as it runs is in it, too, and nobody is put out of it.
@@ -159,25 +159,45 @@ export function found(status) {
   const most = status.capacity_requests;
   if (most !== null) lines.push(["Requests at once", String(most), most >= status.connections ? "As many as there are connections: nothing says that fewer complete more." : "Follows what completes most, and rises at once while requests wait."]);
   if (status.capacity_seconds !== null) lines.push(["Work at once", `${seconds(status.load_seconds)} of ${seconds(status.capacity_seconds)}`, "The sum of what the requests in flight are expected to take."]);
-  const cores = status.parallelism_requests;
-  lines.push(["The service works on", cores === null ? "not known yet" : `${cores} at once`, cores === null ? "It is learned from how much longer requests take beside others." : `About its processor cores; learned from ${count(status.parallelism_samples, "execution")}.`]);
+  const { cores, parallelism_requests: learned } = status;
+  lines.push(worksOn(cores ?? null, learned, status.parallelism_samples));
+  if (status.target) lines.push(["Target", target(status.target), foundBound(status.target.present_bound)]);
   if (status.long_limit !== null) lines.push(["Long lane", longLane(status), "So many long requests keep the service busy; more would only delay the short ones."]);
   for (const group of status.groups) {
-    lines.push(["Types that contend", `${group.in_flight} of ${group.limit} at once`, `${group.types.join(" · ")}: together they complete more when fewer run. ${group.waiting} wait for that.`]);
+    lines.push(["Types that contend", `${group.in_flight} of ${group.limit} at once`, `${group.types.join(" · ")}: together they complete more when fewer run. ${count(group.waiting, "request waits", "requests wait")} for that.`]);
   }
   if (status.clients_mixing_waiting > 0) lines.push(["Pools held by long requests", `${status.clients_mixing_waiting} of ${status.clients_mixing}`, "Pooled connections that wait with a long request; then long ones may go first."]);
   return lines;
 }
 
+// On how much the service works. What it tells of its cores comes before what was learned: requests that wait
+// for locks, disks or others take no core, and as many as want may do that at once.
+function worksOn(cores, learned, samples) {
+  const name = "The service works on";
+  if (cores !== null) return [name, count(cores, "core"), "It has told the gate so."];
+  if (learned === null) return [name, "not known yet", "It is learned from how much longer requests take beside others."];
+  return [name, `${learned} at once`, `About its processor cores, more where requests wait for locks or disks; learned from ${count(samples, "execution")}.`];
+}
+
+function target({ mean_seconds: mean, p95_seconds: p95 }) {
+  return [mean && `mean ${time(mean * 1e6)}`, p95 && `95 % below ${time(p95 * 1e6)}`].filter(Boolean).join(", ");
+}
+
+const foundBound = (bound) => bound === null
+  ? "Nothing is refused for it now."
+  : `Where ${count(Math.floor(bound), "request waits or runs", "requests wait or run")}, the next one is refused.`;
+
 function foundConnections(found) {
   return typeof found === "string" ? `Found: ${found}.` : `Found: ${found.why ?? found.reason ?? JSON.stringify(found)}.`;
 }
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 // An event of the log as a sentence, and its facts.
 export function event({ text, facts, lines }) {
   const known = new Map(facts);
   const get = (name) => known.get(name);
-  const gain = get("gain") ? ` ${share(Number(get("gain")))} more is completed so.` : "";
+  const gain = get("gain") ? ` ${capital(get("gain"))} is completed so.` : "";
   const cause = get("cause") ? ` ${get("cause")}` : "";
   const sentences = {
     "another capacity: more is completed": () => `Requests at once: ${get("from")} → ${get("to")}.${gain}`,
@@ -185,7 +205,7 @@ export function event({ text, facts, lines }) {
     "another limit of the long lane": () => `Long lane: ${get("from")} → ${get("to")} at once.`,
     "requests were refused": () => `${count(Number(get("count")), "request")} refused: ${reason(get("reason"))}.${cause}`,
     "requests would have been refused": () => `${count(Number(get("count")), "request")} would have been refused: ${reason(get("reason"))}.${cause}`,
-    "a type changed its lane": () => `To the ${get("lane")} lane${Number(get("changes")) > 1 ? `, after ${get("changes")} changes` : ""}: ${get("type")}`,
+    "a type changed its lane": () => `To the ${get("lane")} lane${Number(get("changes")) > 1 ? `, the last of ${get("changes")} changes within a minute` : ""}: ${get("type")}`,
     "types that contend have a bound of their own": () => `Some types contend: ${get("from")} → ${get("to")} of their requests at once.${gain}`,
     "a type that contends": () => `Contends with others: ${get("type")}`,
     "another bound for types that contend": () => `Contending types: ${get("from")} → ${get("to")} at once.`,
@@ -198,7 +218,7 @@ export function event({ text, facts, lines }) {
   const sentence = sentences[text]?.();
   if (sentence) return [sentence, ""];
   const rest = facts.map(fact).filter(Boolean).join(", ");
-  return [text.charAt(0).toUpperCase() + text.slice(1) + (lines > 1 ? ` (${lines} times)` : ""), rest];
+  return [capital(text) + (lines > 1 ? ` (${lines} times)` : ""), rest];
 }
 
 // A field of the log, for people.

@@ -54,6 +54,7 @@ mod classes;
 mod kept;
 mod names;
 mod page;
+mod predecessor;
 mod report;
 mod serve;
 mod timeline;
@@ -76,8 +77,9 @@ pub use crate::upstream::pool::SessionChangesView;
 pub use classes::ClassStatus;
 pub(crate) use classes::named_classes;
 pub use report::{
-    CountsReport, GateStatus, GateTypes, LatenessReport, MemoryStatus, PoolStatus, PrincipalReport, Status,
-    TargetReport, TimesReport, TypeReport, TypesReport, UplinkReport, UpstreamStatus,
+    CountsReport, GateStatus, GateTypes, GoalReport, LatenessReport, MemoryStatus, PoolStatus,
+    PrincipalReport, Status, TargetReport, TimesReport, TypeReport, TypesReport, UplinkReport,
+    UpstreamStatus,
 };
 
 /// The most admin connections at once: a few scrapers and people.
@@ -329,6 +331,7 @@ pub struct Admin {
     names: OnceLock<Names>,
     /// Whether a successor has the admin listener.
     shutdown: OnceLock<Shutdown>,
+    predecessor: OnceLock<predecessor::Predecessor>,
     /// Held by each connection.
     connected: Arc<()>,
     page: Page,
@@ -352,6 +355,7 @@ impl Admin {
             commands: OnceLock::new(),
             names: OnceLock::new(),
             shutdown: OnceLock::new(),
+            predecessor: OnceLock::new(),
             connected: Arc::default(),
             page: Page::default(),
             building: Arc::default(),
@@ -582,6 +586,7 @@ async fn status(State(Desk { admin, .. }): State<Desk>) -> Response {
             version: admin.version.to_owned(),
             phase: admin.phase_name().to_owned(),
             uptime_seconds: admin.uptime().as_secs_f64(),
+            predecessor: admin.predecessor(),
             memory: memory::view().into(),
             gates: admin.gates().iter().map(|gate| GateStatus::of(&**gate)).collect(),
         };

@@ -33,11 +33,7 @@ pub(crate) enum Cause {
 impl Driver {
     /// What a refused request has waited for, unless its refusal has nothing to do with that.
     pub(crate) fn cause(&self, refused: Refused) -> Option<Cause> {
-        let is_of_the_queue = matches!(
-            refused.reason,
-            Reason::QueueFull | Reason::QueueTimeout | Reason::QueueDelay | Reason::Target
-        );
-        let obstacle = refused.obstacle.filter(|_| is_of_the_queue)?;
+        let obstacle = refused.obstacle.filter(|&obstacle| explains(refused.reason, obstacle))?;
         let (now, snapshot, silent) = self.facts();
         let connections = snapshot.connections;
         Some(match obstacle {
@@ -58,6 +54,16 @@ impl Driver {
             // Where requests only take turns, the reason says enough.
             Obstacle::Scout | Obstacle::Turn => return None,
         })
+    }
+}
+
+/// Whether what a request would have waited for explains its refusal. A target refuses because responses
+/// would be slow, whatever bound comes first: to raise that bound wouldn't help.
+const fn explains(reason: Reason, obstacle: Obstacle) -> bool {
+    match reason {
+        Reason::QueueFull | Reason::QueueTimeout | Reason::QueueDelay => true,
+        Reason::Target => matches!(obstacle, Obstacle::Paused | Obstacle::Stall),
+        Reason::Deadline | Reason::DeadlineUnreachable | Reason::OverShare | Reason::PinnedMax => false,
     }
 }
 
@@ -95,22 +101,69 @@ impl fmt::Display for Cause {
         match self {
             Self::Paused => formatter.write_str("An operator has paused requests."),
             Self::Stall => formatter.write_str("The service answers no request."),
+            Self::LongLane { most: 1 } => formatter.write_str("At most one long request runs at once."),
             Self::LongLane { most } => write!(formatter, "At most {most} long requests run at once."),
             Self::Group => {
                 formatter.write_str("It contends with others for locks, and as many of these run as do well.")
             }
             Self::Class => formatter.write_str("Requests of other classes go first."),
-            Self::Silent { held, connections, longest } => write!(
-                formatter,
-                "All {connections} server connections are in use; idle transactions hold {held} of them, the oldest for \
-                 {:.1} s.",
-                longest.as_secs_f64()
-            ),
+            Self::Silent { held, connections, longest } => {
+                let hold = if *held == 1 { "an idle transaction holds" } else { "idle transactions hold" };
+                let longest = longest.as_secs_f64();
+                match connections {
+                    1 => write!(
+                        formatter,
+                        "The only server connection is in use; {hold} it, for {longest:.1} s now."
+                    ),
+                    _ => write!(
+                        formatter,
+                        "All {connections} server connections are in use; {hold} {held} of them, the oldest for \
+                         {longest:.1} s."
+                    ),
+                }
+            }
+            Self::Requests { most: 1 } => formatter.write_str("At most one request runs at once (capacity)."),
             Self::Requests { most } => write!(formatter, "At most {most} requests run at once (capacity)."),
             Self::Work => formatter.write_str("As much work is in flight as the capacity allows."),
+            Self::Connections { connections: 1 } => {
+                formatter.write_str("The only server connection is busy.")
+            }
             Self::Connections { connections } => {
                 write!(formatter, "All {connections} server connections are busy.")
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_by_target_does_not_blame_a_bound_that_would_not_help() {
+        let blamed = Obstacle::ALL.into_iter().filter(|&obstacle| explains(Reason::Target, obstacle));
+        assert_eq!(blamed.collect::<Vec<_>>(), [Obstacle::Paused, Obstacle::Stall]);
+        assert!(explains(Reason::QueueTimeout, Obstacle::LongLane));
+        assert!(!explains(Reason::OverShare, Obstacle::Capacity), "it waited for nothing");
+    }
+
+    #[test]
+    fn a_bound_of_one_is_said_in_the_singular() {
+        let longest = Duration::from_secs(2);
+        for (cause, said) in [
+            (Cause::LongLane { most: 1 }, "At most one long request runs at once."),
+            (Cause::Requests { most: 1 }, "At most one request runs at once (capacity)."),
+            (Cause::Connections { connections: 1 }, "The only server connection is busy."),
+            (
+                Cause::Silent { held: 1, connections: 1, longest },
+                "The only server connection is in use; an idle transaction holds it, for 2.0 s now.",
+            ),
+            (
+                Cause::Silent { held: 1, connections: 3, longest },
+                "All 3 server connections are in use; an idle transaction holds 1 of them, the oldest for 2.0 s.",
+            ),
+        ] {
+            assert_eq!(cause.to_string(), said);
         }
     }
 }

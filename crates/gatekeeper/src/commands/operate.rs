@@ -8,7 +8,7 @@ use proxy::admin::{GateStatus, Status};
 use serde_json::json;
 
 use super::running::asked;
-use super::table::{clean, long_time, turns};
+use super::table::{clean, count, goal, long_time, turns};
 use crate::Failure;
 use crate::cli::{AdminArgs, DrainArgs, EmergencyArgs, PauseArgs, StatusArgs};
 use crate::remote::{Answer, Remote, block_on};
@@ -69,6 +69,11 @@ fn told(status: &Status, remote: &Remote) -> String {
     let (version, phase) = (clean(&status.version), clean(&status.phase));
     let uptime = long_time(status.uptime_seconds);
     let mut text = format!("gatekeeper {version} at {remote}: {phase}, up {uptime}\n");
+    if let Some(process) = status.predecessor {
+        text += &format!(
+            "process {process}, which handed over, serves the clients that it had: no figure below counts them\n"
+        );
+    }
     for gate in &status.gates {
         text += &told_of(gate);
     }
@@ -95,11 +100,23 @@ pub(super) fn told_of(gate: &GateStatus) -> String {
     }
     let bound = gate.capacity_requests.map_or(String::new(), |most| format!(", of {most} at most"));
     match gate.really_in_flight {
-        None => line(format!("{} requests in flight{bound}, {} wait", gate.in_flight, gate.queued)),
+        None => line(format!("{}{bound}, {}", in_flight(gate.in_flight), waiting(gate.queued))),
         Some(really) => line(format!(
-            "{really} requests in flight, all pass; enforcing there would be {}{bound}, and {} would wait",
-            gate.in_flight, gate.queued
+            "{}, all pass; enforcing there would be {}{bound}, and {} would wait",
+            in_flight(really),
+            gate.in_flight,
+            gate.queued
         )),
+    }
+    if let Some(target) = &gate.target {
+        let refuses = match target.present_bound {
+            None => "nothing is refused for it now".to_owned(),
+            Some(bound) => {
+                let bound = count(bound as u64, "is in flight or waits", "are in flight or wait");
+                format!("the next request is refused where {bound}")
+            }
+        };
+        line(format!("target {}: {refuses}", goal(target)));
     }
     let found = gate.connections_found.as_ref().map_or(String::new(), |found| format!(" ({})", found.why));
     let would = if gate.really_in_flight.is_some() { "would be " } else { "" };
@@ -110,15 +127,17 @@ pub(super) fn told_of(gate: &GateStatus) -> String {
         false => format!(", {} kept by sessions", gate.connections_pinned),
     };
     line(format!(
-        "{} of {} connections {would}in use{kept}{found}",
-        gate.connections_in_use, gate.connections
+        "{} of {} {would}in use{kept}{found}",
+        gate.connections_in_use,
+        count(gate.connections.into(), "connection", "connections")
     ));
-    line(format!("{} clients, {} request types known", gate.clients_connected, gate.types_known));
+    let clients = count(gate.clients_connected as u64, "client", "clients");
+    line(format!("{clients}, {} known", count(gate.types_known as u64, "request type", "request types")));
     let counts = &gate.requests;
     let refused = if gate.really_in_flight.is_some() { "would have been refused" } else { "refused" };
     line(format!(
-        "since the start: {} requests succeeded, {} failed, {} {refused}{}",
-        counts.succeeded_total,
+        "since the start: {} succeeded, {} failed, {} {refused}{}",
+        count(counts.succeeded_total, "request", "requests"),
         counts.failed_total + counts.conflicted_total,
         counts.rejected_total,
         reasons(gate)
@@ -127,9 +146,18 @@ pub(super) fn told_of(gate: &GateStatus) -> String {
         let goal = class.goal.as_ref().map_or(String::new(), |goal| {
             format!(", goal {goal}: {}", class.standing.as_deref().unwrap_or("not judged yet"))
         });
-        line(format!("class {}: {}{goal}, {} wait", class.class, turns(class), class.queued));
+        let waiting = waiting(class.queued as usize);
+        line(format!("class {}: {}{goal}, {waiting}", class.class, turns(class, &gate.classes)));
     }
     format!("gate {} ({}), clients at {}\n{text}", clean(&gate.name), clean(&gate.mode), clean(&gate.listen))
+}
+
+fn in_flight(requests: usize) -> String {
+    format!("{} in flight", count(requests as u64, "request", "requests"))
+}
+
+fn waiting(requests: usize) -> String {
+    count(requests as u64, "waits", "wait")
 }
 
 fn reasons(gate: &GateStatus) -> String {
@@ -220,5 +248,88 @@ fn done(remote: &Remote, answer: Answer) -> Result<String, Failure> {
             "{remote} doesn't know this command: it is an older gatekeeper, or none"
         ))),
         _ => Err(Failure::Runtime(format!("{remote} refuses: {said}"))),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proxy::admin::GoalReport;
+
+    use super::*;
+
+    /// A gate of which nothing but its name is told.
+    pub(crate) fn status() -> GateStatus {
+        let counts = json!({
+            "dispatched_total": 0, "succeeded_total": 1, "failed_total": 0, "conflicted_total": 0,
+            "canceled_total": 0, "left_total": 0, "rejected_total": 0, "rejected_by_reason": {},
+            "work_seconds_total": 0.0,
+        });
+        let status = json!({
+            "name": "shop", "mode": "enforce", "listen": "127.0.0.1:6432", "upstream": "db:5432",
+            "load_seconds": 0.0, "capacity_seconds": null, "capacity_requests": 1, "retry_after_seconds": 1.0,
+            "parallelism_requests": null, "parallelism_samples": null, "queued": 1, "in_flight": 1,
+            "suspended": 0, "long_in_flight": 0, "long_limit": null, "connections": 1, "connections_in_use": 1,
+            "connections_pinned": 0, "pinned_by_reason": {}, "types_known": 1, "types_forgotten_total": 0,
+            "clients_connected": 1, "clients_logging_in": 0, "clients_refused_total": 0,
+            "logins_succeeded_total": 0, "logins_failed_total": 0, "requests": counts, "pools": [],
+        });
+        serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn one_of_each_is_told_in_the_singular() {
+        let told = told_of(&status());
+        let lines: Vec<_> = told.lines().collect();
+        assert_eq!(
+            lines[1..],
+            [
+                "  1 request in flight, of 1 at most, 1 waits",
+                "  1 of 1 connection in use",
+                "  1 client, 1 request type known",
+                "  since the start: 1 request succeeded, 0 failed, 0 refused",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_process_that_serves_on_after_an_upgrade_is_told() {
+        let told = |predecessor| {
+            let memory = proxy::admin::MemoryStatus::default();
+            let (version, phase) = ("1".to_owned(), "ready".to_owned());
+            let status =
+                Status { version, phase, uptime_seconds: 1.0, predecessor, memory, gates: vec![status()] };
+            told(&status, &Remote::at("127.0.0.1:6433"))
+        };
+        assert!(told(Some(123)).contains("\nprocess 123, which handed over, serves the clients that it had"));
+        assert!(!told(None).contains("handed over"));
+    }
+
+    #[test]
+    fn the_reference_has_every_key_of_a_gate() {
+        let page = include_str!("../../../../docs/reference/status.md");
+        let target = GoalReport { mean_seconds: None, p95_seconds: None, present_bound: None };
+        let gate = serde_json::to_value(GateStatus { target: Some(target), ..status() }).unwrap();
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let class = json!({
+            "class": "", "weight": 1.0, "goal": null, "observed": null, "standing": null, "queued": 0,
+            "in_flight": 0, "dispatched_total": 0, "rejected_total": 0, "over_share_total": 0,
+            "work_seconds_total": 0.0, "queue_wait_seconds_total": 0.0,
+        });
+        let class: proxy::admin::ClassStatus = serde_json::from_value(class).unwrap();
+        let class = serde_json::to_value(class).unwrap();
+        for key in [&gate, &gate["requests"], &gate["target"], &class].into_iter().flat_map(keys) {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_told_with_what_it_refuses() {
+        let held = |present_bound| {
+            let target = GoalReport { mean_seconds: Some(0.15), p95_seconds: None, present_bound };
+            told_of(&GateStatus { target: Some(target), ..status() })
+        };
+        let refuses = "target mean 150ms: the next request is refused where 12 are in flight or wait\n";
+        assert!(held(Some(12.7)).contains(refuses), "{}", held(Some(12.7)));
+        assert!(held(None).contains("target mean 150ms: nothing is refused for it now\n"), "{}", held(None));
     }
 }

@@ -2,12 +2,13 @@
 //! short.
 
 use comfy_table::{CellAlignment, Table, presets};
-use proxy::admin::ClassStatus;
+use proxy::admin::{ClassStatus, GoalReport};
 
 use crate::log::is_unseen;
 
-/// By which turns a class of a gate goes.
-pub(crate) fn turns(class: &ClassStatus) -> String {
+/// The turns of a class of a gate: its weight, and which part that is of the weights of all. The log tells a
+/// move in such parts.
+pub(crate) fn turns(class: &ClassStatus, all: &[ClassStatus]) -> String {
     if class.background {
         return "in the background".to_owned();
     }
@@ -16,7 +17,10 @@ pub(crate) fn turns(class: &ClassStatus) -> String {
         Some(None) => " (on the processor not adapted)".to_owned(),
         None => String::new(),
     };
-    format!("weight {:.2}{processor}", class.weight)
+    let sum: f64 = all.iter().filter(|class| !class.background).map(|class| class.weight).sum();
+    let share =
+        if sum > 0.0 { format!(", {:.0} % of all", class.weight / sum * 100.0) } else { String::new() };
+    format!("weight {:.2}{share}{processor}", class.weight)
 }
 
 /// A table without lines.
@@ -59,6 +63,18 @@ pub(super) fn cut(label: &str, chars_max: usize) -> String {
     let end = one_line.rfind('?').map_or("", |at| &one_line[at..]);
     let end = if is_parameter(end) { end } else { "" };
     one_line.chars().take(chars_max - 1 - end.chars().count()).chain(['…']).chain(end.chars()).collect()
+}
+
+/// A number of things, with the word for one or for several.
+pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// The response time that is to be held.
+pub(super) fn goal(target: &GoalReport) -> String {
+    let mean = target.mean_seconds.map(|mean| format!("mean {}", time(mean)));
+    let p95 = target.p95_seconds.map(|p95| format!("95 % below {}", time(p95)));
+    mean.into_iter().chain(p95).collect::<Vec<_>>().join(", ")
 }
 
 /// A time with two or three digits and its unit.

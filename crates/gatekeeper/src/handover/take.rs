@@ -80,6 +80,11 @@ impl Inheritance {
         }
     }
 
+    /// The running gatekeeper's process.
+    pub(crate) const fn process(&self) -> u32 {
+        self.from.0
+    }
+
     /// The running gatekeeper, for the log.
     pub(crate) fn from(&self) -> String {
         format!("process {}, version {}", self.from.0, self.from.1)

@@ -105,7 +105,7 @@ fn a_refusal_says_that_the_queue_is_full_and_what_it_waited_for() {
     let stage = stage(&["connections = 1", "queue_max = 0", "long_limit = 0", TWO, "background = true"]);
     stage.server.query("CREATE OR REPLACE TABLE witness.waited_for (v INT)").unwrap();
     for (user, password, why, key) in [
-        ("shop", "s", "All 1 server connections are busy.", "(connections)"),
+        ("shop", "s", "The only server connection is busy.", "(connections)"),
         ("report_7", "r", "Requests of other classes go first.", "(weight, background)"),
     ] {
         let [mut busy, mut refused] = [0, 1].map(|_| stage.login(user, password).unwrap());

@@ -23,6 +23,9 @@ pub struct Status {
     /// `starting`, `ready` or `draining`.
     pub phase: String,
     pub uptime_seconds: f64,
+    /// The process that handed over to this one, while it serves its clients: nothing else here is of it.
+    #[serde(default)]
+    pub predecessor: Option<u32>,
     #[serde(default)]
     pub memory: MemoryStatus,
     pub gates: Vec<GateStatus>,
@@ -69,7 +72,13 @@ pub struct GateStatus {
     pub capacity_seconds: Option<f64>,
     /// The most requests in flight, where a controller finds that.
     pub capacity_requests: Option<u32>,
+    /// The response time that is to be held by refusing, if any; types may have targets of their own.
+    #[serde(default)]
+    pub target: Option<GoalReport>,
     pub retry_after_seconds: f64,
+    /// The server's cores, where it has told them (PostgreSQL, with `long_limit = "auto"`).
+    #[serde(default)]
+    pub cores: Option<u32>,
     /// On how many requests the server works at once, as far as that was seen: about its cores.
     pub parallelism_requests: Option<u32>,
     /// From how many executions that was learned, at the number in flight that is known least.
@@ -126,6 +135,17 @@ pub struct GateStatus {
     /// The service classes, where there are several.
     #[serde(default)]
     pub classes: Vec<ClassStatus>,
+}
+
+/// The target of a gate in `/status`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GoalReport {
+    /// The mean response time to hold.
+    pub mean_seconds: Option<f64>,
+    /// What 95 % of the requests stay below.
+    pub p95_seconds: Option<f64>,
+    /// The most that may wait or be in flight before the next one is refused. None while nothing limits them.
+    pub present_bound: Option<f64>,
 }
 
 /// Whether a gate keeps up with its own clients, in `/status`.
@@ -372,7 +392,13 @@ impl GateStatus {
             load_seconds: work_seconds(snapshot.load),
             capacity_seconds: snapshot.capacity.map(work_seconds),
             capacity_requests: snapshot.capacity_found,
+            target: gate.driver().and_then(Driver::target).map(|goal| GoalReport {
+                mean_seconds: goal.mean.map(|mean| mean.as_secs_f64()),
+                p95_seconds: goal.p95.map(|p95| p95.as_secs_f64()),
+                present_bound: snapshot.refusing.bound,
+            }),
             retry_after_seconds: snapshot.retry_after.as_secs_f64(),
+            cores: gate.driver().and_then(Driver::cores),
             parallelism_requests: snapshot.parallelism.map(|learned| learned.requests),
             parallelism_samples: snapshot.parallelism.map(|learned| learned.samples),
             queued: snapshot.queued,

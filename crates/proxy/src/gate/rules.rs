@@ -6,7 +6,9 @@
 //! Over HTTP connections are opened as they are needed, so that everything runs at once. Where requests wait,
 //! the tenants of a class still take turns.
 
-use admission::{AfterStall, Capacity, Contention, Order, Policy, Rejection, ServiceClass, Snapshot};
+use admission::{
+    AfterStall, Capacity, Contention, Goal, LongLimit, Order, Policy, Rejection, ServiceClass, Snapshot,
+};
 
 use super::{Decider, Driver};
 
@@ -101,6 +103,25 @@ impl Driver {
     /// Whether an operator lets everything pass.
     pub(crate) fn passes_everything(&self) -> bool {
         self.rules.lock().control == Control::Passes
+    }
+
+    /// The response time that is to be held by refusing, unless an operator lets everything pass.
+    pub(crate) fn target(&self) -> Option<Goal> {
+        let rules = self.rules.lock();
+        let goal = match &rules.configured.rejection {
+            Rejection::Target(targets) => targets.all,
+            Rejection::Yaksha(settings) => Goal { mean: Some(settings.target), p95: None },
+            Rejection::Nobody | Rejection::Deadline | Rejection::Other(_) => return None,
+        };
+        (rules.control == Control::Decides && !goal.is_none()).then_some(goal)
+    }
+
+    /// The cores that the service has told the gate.
+    pub(crate) fn cores(&self) -> Option<u32> {
+        match self.rules.lock().configured.long_limit {
+            Some(LongLimit::Found { prior }) => prior,
+            Some(LongLimit::Fixed(_)) | None => None,
+        }
     }
 
     /// How many run at once while everything passes; `None`: all.

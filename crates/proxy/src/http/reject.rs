@@ -182,6 +182,9 @@ impl Refusal {
                 // The advice is for operators, and visitors of a site read this.
                 return Cow::Owned(format!("The request was not begun. {cause}"));
             }
+            Self::Rejected(Reason::Target, _) => {
+                "Responses would become slower than they may be (target); the request was not begun."
+            }
             Self::Rejected(..) => "The service has as much to do as it can; the request was not begun.",
             Self::Late => "The gate has more to do than it can; the request was not begun.",
             Self::NoRoom => "The gate has no room for this request.",
@@ -342,6 +345,12 @@ mod tests {
         let grpc = full.respond(&wanted(&[(header::CONTENT_TYPE, "application/grpc+proto")]), Some(&page));
         assert_eq!((grpc.status(), &grpc.headers()["grpc-status"]), (StatusCode::OK, &HeaderValue::from(14)));
         assert_eq!(grpc.headers()["grpc-retry-pushback-ms"], "1200");
+    }
+
+    #[test]
+    fn a_refusal_by_target_names_the_target() {
+        let detail = refusal(Reason::Target).detail();
+        assert!(detail.contains("(target)") && !detail.contains("capacity"), "{detail}");
     }
 
     #[test]

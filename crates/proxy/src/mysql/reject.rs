@@ -74,6 +74,11 @@ impl Refusal {
             Some(cause) => {
                 format!("overloaded, {outcome}: {why}; try it again. {cause} {}", cause.advice())
             }
+            None if refused.reason == Reason::Target => {
+                let advice =
+                    "If too many are refused, allow them more time, or give the server more capacity";
+                format!("overloaded, {outcome}: {why}; try it again. {advice}")
+            }
             None => format!("overloaded, {outcome}: {why}; try it again"),
         };
         Self::new(1205, *b"HY000", format!("gatekeeper {gate:?}: {message}"))

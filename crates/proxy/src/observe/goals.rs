@@ -19,7 +19,7 @@ impl ClassNames {
         (self.0.len() > 1).then(|| self.of(class).to_owned())
     }
 
-    /// Such as "class gold raised 0.31 → 0.38: p95 212 ms over its goal 150 ms, taken from bronze".
+    /// Such as "class gold raised 31 % → 38 % of all: p95 212 ms over its goal 150 ms, taken from bronze".
     pub(super) fn text(&self, news: &GoalNews) -> String {
         match news {
             GoalNews::Moved(ShareMove { class, from, to, donor, why }) => {
@@ -28,7 +28,7 @@ impl ClassNames {
                     Some(reached) => format!("{}, taken from {donor}", missed(reached)),
                     None => format!("{donor} has it to spare"),
                 };
-                format!("class {class} raised {from:.2} → {to:.2}: {why}")
+                format!("class {class} raised {} → {} of all: {why}", part(*from), part(*to))
             }
             GoalNews::OutOfReach(told, standing) => {
                 let beside =
@@ -40,6 +40,12 @@ impl ClassNames {
             }
         }
     }
+}
+
+/// A part of a whole, in percent, with two digits that count.
+fn part(share: f64) -> String {
+    let digits = usize::from(share < 0.1);
+    format!("{:.digits$} %", share * 100.0)
 }
 
 /// What was observed beside the goal.
@@ -74,12 +80,13 @@ mod tests {
         let told = ShareMove { class: gold, from: 0.31, to: 0.38, donor: bronze, why: Some(why) };
         assert_eq!(
             names.text(&GoalNews::Moved(told)),
-            "class gold raised 0.31 → 0.38: p95 212 ms over its goal 150 ms, taken from bronze"
+            "class gold raised 31 % → 38 % of all: p95 212 ms over its goal 150 ms, taken from bronze"
         );
+        assert_eq!([0.004, 0.05, 0.5].map(part), ["0.4 %", "5.0 %", "50 %"]);
         let back = ShareMove { class: bronze, donor: gold, why: None, ..told };
         assert_eq!(
             names.text(&GoalNews::Moved(back)),
-            "class bronze raised 0.31 → 0.38: gold has it to spare"
+            "class bronze raised 31 % → 38 % of all: gold has it to spare"
         );
         let goal = ClassGoal::Throughput { millihertz: 100_000 };
         let slow = Reached { class: bronze, goal, observed: 42.0 };

@@ -5,6 +5,16 @@ use admission::Lane;
 use super::Change;
 use crate::news::Lanes;
 
+/// By how much more is completed, in words that end a sentence: "9 % more". Beyond a doubling the figure says
+/// most about how little was completed before.
+fn gained(gain: f64) -> String {
+    match gain {
+        _ if gain >= 4.0 => "many times as much".to_owned(),
+        _ if gain >= 1.0 => "more than twice as much".to_owned(),
+        _ => format!("{:.0} % more", gain * 100.0),
+    }
+}
+
 /// Writes changes to the log: at info level what starts or ceases to be limited, at debug level the rest.
 /// `lanes` knows which changes of a type's lane were told.
 pub(crate) fn log_changes(gate: &str, lanes: &Lanes, changes: &[Change]) {
@@ -12,20 +22,21 @@ pub(crate) fn log_changes(gate: &str, lanes: &Lanes, changes: &[Change]) {
         match change {
             Change::Lane { label, lane, work } => lanes.changed(gate, label, *lane, *work),
             Change::Capacity { from, to, gain: Some(gain) } => {
-                tracing::info!(gate, from, to, gain = %format_args!("{gain:.3}"), "another capacity: more is completed");
+                let gain = gained(*gain);
+                tracing::info!(gate, from, to, gain, "another capacity: more is completed");
             }
             Change::Capacity { from, to, gain: None } => {
                 tracing::debug!(gate, from, to, "another capacity");
             }
             Change::GroupFormed { group, from, to, gain } => {
-                let gain = format!("{gain:.3}");
+                let gain = gained(*gain);
                 tracing::info!(gate, group, from, to, gain, "types that contend have a bound of their own");
             }
             Change::GroupJoined { group, label } => {
                 tracing::info!(gate, group, r#type = %label, "a type that contends");
             }
             Change::GroupMoved { group, from, to, gain } => {
-                let gain = gain.map(|gain| format!("{gain:.3}"));
+                let gain = gain.map(gained);
                 tracing::debug!(gate, group, from, to, gain, "another bound for types that contend");
             }
             Change::GroupDissolved { group, most } => {
@@ -55,5 +66,16 @@ pub const fn lane_name(lane: Lane) -> &'static str {
         Lane::Short => "short",
         Lane::Long => "long",
         Lane::Variable => "variable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gain_that_nobody_would_believe_is_told_in_words() {
+        let told = [0.094, 0.5, 1.2, 28.301].map(gained);
+        assert_eq!(told, ["9 % more", "50 % more", "more than twice as much", "many times as much"]);
     }
 }

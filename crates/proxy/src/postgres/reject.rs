@@ -101,7 +101,11 @@ impl Refusal {
             (Reason::OverShare, _) => {
                 format!("Retry after {retry} s; requests of others are served meanwhile.")
             }
-            (Reason::QueueFull | Reason::QueueTimeout | Reason::QueueDelay | Reason::Target, _) => {
+            (Reason::Target, _) => format!(
+                "Retry after {retry} s; if too many are refused, allow them more time (target), or give the database \
+                 more capacity."
+            ),
+            (Reason::QueueFull | Reason::QueueTimeout | Reason::QueueDelay, _) => {
                 format!("Retry after {retry} s; if this is ordinary load, the database needs more capacity.")
             }
             (Reason::Deadline | Reason::DeadlineUnreachable, _) => {
@@ -440,7 +444,8 @@ mod tests {
         let times = (Duration::ZERO, Duration::from_millis(6_100));
         Refusal::rejected("shop", Reason::Target, times, None).write(&mut out);
         let hint = parse_error(&out[5..]).hint().expect("a hint");
-        assert!(hint.starts_with(b"Retry after 7 s"));
+        let hint = String::from_utf8_lossy(hint);
+        assert!(hint.starts_with("Retry after 7 s") && hint.contains("(target)"), "{hint}");
     }
 
     #[test]

@@ -115,9 +115,9 @@ pub(super) struct SampleTimes {
 }
 
 /// An entry of the timeline.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Event {
-    id: u64,
+    pub(super) id: u64,
     pub(super) last_ms: u64,
     pub(super) level: String,
     pub(super) text: String,

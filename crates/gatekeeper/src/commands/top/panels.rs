@@ -233,7 +233,7 @@ fn service(gate: &Gate) -> Vec<Line<'static>> {
         let text = format!(
             "class {}: {}{goal}, {} wait, {} in flight, {} refused",
             class.class,
-            turns(class),
+            turns(class, &status.classes),
             class.queued,
             class.in_flight,
             class.rejected_total

@@ -3,7 +3,7 @@
 use proxy::admin::GateStatus;
 
 use super::model::{Event, Gate, Recent, Sample};
-use crate::commands::table::{long_time, time};
+use crate::commands::table::{count, goal, long_time, time};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +60,16 @@ fn busy(gate: &Gate, is_partly_down: bool) -> Verdict {
     let told = |level, title, text| Verdict { level, title, text };
     let (status, queued) = (&gate.status, gate.status.queued);
     let (served, refused) = (mean(gate, |it| it.served), mean(gate, |it| it.refused));
-    let rates = format!("{} requests a second are served", rate(served));
+    let rates = match rate(served).as_str() {
+        "1.0" => "1 request a second is served".to_owned(),
+        served => format!("{served} requests a second are served"),
+    };
     let is_observing = status.mode == "observe";
     if refused >= 0.05 {
-        let why = gate.refused().first().map_or("of something unknown".to_owned(), |it| reason(it.0));
+        let why = gate
+            .refused()
+            .first()
+            .map_or("of something that the gate doesn't tell".to_owned(), |it| reason(it.0));
         let (title, verb) = match is_observing {
             true => ("It would refuse requests", "would be refused"),
             false => ("It refuses requests", "are refused"),
@@ -108,7 +114,7 @@ pub(super) fn longest(gate: &Gate) -> f64 {
 }
 
 fn waits(queued: usize) -> String {
-    if queued == 1 { "1 request waits".to_owned() } else { format!("{queued} requests wait") }
+    count(queued as u64, "request waits", "requests wait")
 }
 
 /// A rate with two or three digits.
@@ -135,13 +141,13 @@ pub(super) fn share(value: f64) -> String {
 pub(super) fn reason(name: &str) -> String {
     match name {
         "queue_full" => "the queue was full",
-        "queue_timeout" => "it waited longer than queue_timeout",
-        "deadline" => "its own deadline had passed",
-        "deadline_unreachable" => "its own deadline couldn't be met",
+        "queue_timeout" => "no room came within queue_timeout",
+        "deadline" => "a deadline had passed",
+        "deadline_unreachable" => "a deadline couldn't be met",
         "queue_delay" => "the queue was slow for too long",
         "target" => "the target would have been missed",
         "pinned_max" => "too many sessions keep a connection",
-        "over_share" => "its class or tenant had more than its share",
+        "over_share" => "a class or tenant had more than its share",
         _ => return name.replace('_', " "),
     }
     .to_owned()
@@ -150,8 +156,9 @@ pub(super) fn reason(name: &str) -> String {
 /// Why a type is in its lane.
 pub(super) fn lane_why(row: &Recent, status: &GateStatus) -> String {
     let expected = time(row.expected);
-    let limit =
-        status.long_limit.map_or(String::new(), |most| format!(" At most {most} long ones run at once."));
+    let limit = status.long_limit.map_or(String::new(), |most| {
+        format!(" At most {} at once.", count(u64::from(most), "long one runs", "long ones run"))
+    });
     match row.lane.as_str() {
         "short" => format!("Expected to take {expected}, not much more than others. It passes freely."),
         "long" => {
@@ -233,20 +240,25 @@ pub(super) fn found(status: &GateStatus) -> Vec<[String; 3]> {
         let value = format!("{} of {}", time(status.load_seconds), time(most));
         lines.push(line("Work at once", value, why.to_owned()));
     }
-    lines.push(match status.parallelism_requests {
-        Some(cores) => line("Service works on", format!("{cores} at once"), "About its cores.".to_owned()),
-        None => {
-            let why = "Learned from how much longer requests take beside others.";
-            line("Service works on", "not known yet".to_owned(), why.to_owned())
-        }
-    });
+    lines.push(works_on(status));
+    if let Some(target) = &status.target {
+        let why = match target.present_bound {
+            None => "Nothing is refused for it now.".to_owned(),
+            Some(bound) => {
+                let most = count(bound as u64, "request waits or runs", "requests wait or run");
+                format!("Where {most}, the next one is refused.")
+            }
+        };
+        lines.push(line("Target", goal(target), why));
+    }
     if let Some(most) = status.long_limit {
         let why = "So many long requests keep the service busy.";
         lines.push(line("Long lane", long_lane(status.long_in_flight, most), why.to_owned()));
     }
     for group in &status.groups {
         let value = format!("{} of {} at once", group.in_flight, group.limit);
-        let why = format!("{}; {} wait.", group.types.join(" · "), group.waiting);
+        let waiting = count(group.waiting as u64, "request waits", "requests wait");
+        let why = format!("{}; {waiting}.", group.types.join(" · "));
         lines.push(line("Types that contend", value, why));
     }
     if status.clients_mixing_waiting > 0 {
@@ -257,6 +269,21 @@ pub(super) fn found(status: &GateStatus) -> Vec<[String; 3]> {
     lines
 }
 
+/// On how much the service works. What it tells of its cores comes before what was learned: requests that
+/// wait for locks, disks or others take no core, and as many as want may do that at once.
+fn works_on(status: &GateStatus) -> [String; 3] {
+    let (value, why) = match (status.cores, status.parallelism_requests) {
+        (Some(cores), _) => (count(u64::from(cores), "core", "cores"), "It has told the gate so."),
+        (None, Some(learned)) => {
+            (format!("{learned} at once"), "About its cores, more where requests wait for locks or disks.")
+        }
+        (None, None) => {
+            ("not known yet".to_owned(), "Learned from how much longer requests take beside others.")
+        }
+    };
+    ["Service works on".to_owned(), value, why.to_owned()]
+}
+
 /// An event as a sentence.
 pub(super) fn event(event: &Event) -> String {
     let unknown = "?".to_owned();
@@ -265,17 +292,25 @@ pub(super) fn event(event: &Event) -> String {
     let cause = cause.map_or(String::new(), |(_, cause)| format!(". {cause}"));
     match event.text.as_str() {
         "another capacity: more is completed" | "another capacity" => {
-            format!("Requests at once: {} → {}", get("from"), get("to"))
+            let gain = event.facts.iter().find(|(known, _)| known == "gain");
+            let gain = gain.map_or(String::new(), |(_, gain)| format!(": {gain} is completed so"));
+            format!("Requests at once: {} → {}{gain}", get("from"), get("to"))
         }
         "another limit of the long lane" => format!("Long lane: {} → {} at once", get("from"), get("to")),
         "requests were refused" => format!("{} refused: {}{cause}", get("count"), reason(get("reason"))),
         "requests would have been refused" => {
             format!("{} would have been refused: {}{cause}", get("count"), reason(get("reason")))
         }
-        "a type changed its lane" => format!("To the {} lane: {}", get("lane"), get("type")),
+        "a type changed its lane" => {
+            let changes = get("changes").parse::<u64>().ok().filter(|changes| *changes > 1);
+            let changes = changes
+                .map_or(String::new(), |changes| format!(", the last of {changes} changes within a minute"));
+            format!("To the {} lane{changes}: {}", get("lane"), get("type"))
+        }
         "limits" => {
             let first = match get("finds_connections").as_str() {
                 "true" => "{} connections until the server is known to have another number",
+                _ if get("connections") == "1" => "At most {} connection",
                 _ => "At most {} connections",
             };
             let (queue, clients, order) = (get("queue_max"), get("max_clients"), get("order"));
@@ -315,6 +350,31 @@ mod tests {
     fn a_long_lane_that_is_more_than_full_says_why() {
         assert_eq!([0, 2].map(|running| long_lane(running, 2)), ["0 of 2 in use", "2 of 2 in use"]);
         assert!(long_lane(4, 2).starts_with("4 run, 2 may start: others turned out long"));
+    }
+
+    #[test]
+    fn an_event_names_the_time_of_its_changes() {
+        let of = |text: &str, facts: &[(&str, &str)]| {
+            let facts = facts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            event(&Event { text: text.to_owned(), facts, lines: 1, ..Event::default() })
+        };
+        let lane = |changes| {
+            of("a type changed its lane", &[("lane", "short"), ("type", "a"), ("changes", changes)])
+        };
+        assert_eq!(lane("1"), "To the short lane: a");
+        assert_eq!(lane("1755"), "To the short lane, the last of 1755 changes within a minute: a");
+        let gained = [("from", "4"), ("to", "8"), ("gain", "many times as much")];
+        let told = of("another capacity: more is completed", &gained);
+        assert_eq!(told, "Requests at once: 4 → 8: many times as much is completed so");
+    }
+
+    #[test]
+    fn cores_that_the_service_tells_come_before_what_was_learned() {
+        let mut status: GateStatus = crate::commands::operate::tests::status();
+        status.parallelism_requests = Some(57);
+        assert_eq!(works_on(&status)[1], "57 at once");
+        status.cores = Some(2);
+        assert_eq!(works_on(&status)[1], "2 cores");
     }
 
     #[test]

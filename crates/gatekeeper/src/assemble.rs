@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::Failure;
 use crate::activation::Activated;
 use crate::handover::{Estate, Inheritance, Listening};
-use crate::state::StateFile;
+use crate::state::{self, StateFile};
 
 mod console;
 mod http;
@@ -225,7 +225,11 @@ impl Gates {
         }
         // Only now, since a second gatekeeper that finds the address in use has no business with the first
         // one's file.
-        let recording = start_trace(gate, &kept).map_err(|error| named(format!("trace_file: {error}")))?;
+        let recording = start_trace(gate, &kept).map_err(|error| {
+            let Some(path) = gate.trace.file.as_deref() else { return named(format!("trace: {error}")) };
+            let why = state::can_be_made_in(path).err().unwrap_or_else(|| error.to_string());
+            named(format!("trace_file: {}: {why}", path.display()))
+        })?;
         self.recordings.extend(recording);
         self.files.extend(gate.state_file.as_ref().map(|path| match &learned {
             Some(_) => StateFile::unread(path.clone(), Arc::clone(&kept)),

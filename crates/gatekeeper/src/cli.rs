@@ -31,12 +31,18 @@ pub(crate) enum Command {
     Check {
         /// The file. Without it, the one that `gatekeeper run` would find.
         file: Option<PathBuf>,
+        /// The file, named as other commands name it.
+        #[arg(long, value_name = "FILE", conflicts_with = "file")]
+        config: Option<PathBuf>,
     },
     /// Try gates out on a scenario, in virtual time: what runs is what was simulated.
     Simulate(SimulateArgs),
     /// Put the requests of a recorded trace before the same gate in virtual time, and before others.
     Replay(ReplayArgs),
     /// Say which other settings would have done better with the requests of a recorded trace, if any.
+    #[command(
+        after_help = "Exit status: 0 told; 1 the trace can't be read or replayed; 2 wrong flags, or too few requests; 3 the replay does not fit what was recorded, so nothing is advised."
+    )]
     Advise(AdviseArgs),
     /// Say what a running gate with mode = "observe" would have delayed, refused and saved in the last hour.
     #[command(
@@ -54,7 +60,7 @@ pub(crate) enum Command {
     Why(WhyArgs),
     /// Say in a few lines how a running gatekeeper is.
     #[command(
-        after_help = "Exit status: 0 all is well; 1 no gatekeeper answers; 2 wrong flags or configuration; 3 a gate is paused, its service is down or silent, or the process starts or ends."
+        after_help = "Exit status: 0 all is well; 1 no gatekeeper answers; 2 wrong flags or configuration; 3 a gate is paused or lets everything pass, its service is down or silent, or the process starts or ends."
     )]
     Status(StatusArgs),
     /// Prepare the link to the clients for `uplink = "htb"`, `"prio"` or `"pfifo_fast"`.

@@ -73,7 +73,7 @@ impl Failure {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => commands::run(&args),
-        Command::Check { file } => commands::check(file).and_then(|text| print(&text)),
+        Command::Check { file, config } => commands::check(file.or(config)).and_then(|text| print(&text)),
         Command::Simulate(args) => commands::simulate(&args).and_then(|text| print(&text)),
         Command::Advise(args) => commands::advise(&args).and_then(|text| print(&text)),
         Command::Observe(args) => commands::observe(&args).and_then(|text| print(&text)),

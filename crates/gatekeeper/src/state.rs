@@ -53,7 +53,7 @@ impl StateFile {
     pub(crate) fn open(path: PathBuf, driver: Arc<Driver>) -> Self {
         let gate = driver.name();
         let shown = path.display();
-        if let Err(why) = can_be_kept(&path) {
+        if let Err(why) = can_be_made_in(&path) {
             tracing::warn!(gate, file = %shown, "what is learned won't be kept: {why}");
         }
         match read(&path) {
@@ -133,16 +133,15 @@ pub(crate) async fn write_all(files: &Arc<parking_lot::Mutex<Vec<StateFile>>>) {
     }
 }
 
-/// Whether this process can write a state file there, as far as its directory tells. If not: why, and what
-/// to do.
-pub(crate) fn can_be_kept(path: &Path) -> Result<(), String> {
+/// Whether this process can make a file there, as far as its directory tells. If not: why, and what to do.
+pub(crate) fn can_be_made_in(path: &Path) -> Result<(), String> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let shown = directory.display();
     let access = Access::WRITE_OK | Access::EXEC_OK;
     accessat(CWD, directory, access, AtFlags::EACCESS).map_err(|error| match error {
         Errno::NOENT | Errno::NOTDIR => format!(
             "there is no directory {shown}; make it, owned by the user that runs gatekeeper (a systemd unit \
-             makes one with StateDirectory=)"
+             makes one with StateDirectory= or RuntimeDirectory=)"
         ),
         error => format!(
             "user {} can't write into the directory {shown} ({}); give it to the user that runs gatekeeper \

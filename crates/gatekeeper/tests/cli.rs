@@ -66,6 +66,30 @@ fn check_and_run_say_that_a_state_file_has_no_directory() {
 }
 
 #[test]
+fn check_and_run_say_which_directory_a_trace_has_not() {
+    let directory = with_config(MINIMAL);
+    let file = directory.path().join("nowhere/shop.trace");
+    let listen = "listen = \"127.0.0.1:0\"\n";
+    let text = format!("[admin]\n{listen}{MINIMAL}{listen}trace_file = \"{}\"\n", file.display());
+    fs::write(directory.path().join("gatekeeper.toml"), text).unwrap();
+    let why = format!("there is no directory {}; make it", file.parent().unwrap().display());
+    let (code, _, said) = ran(directory.path(), &["check"]);
+    let begin = format!("gate \"postgres\": trace_file: the gate won't start: {why}");
+    assert!(code == 0 && said.starts_with(&begin), "{said}");
+    let (code, _, said) = ran(directory.path(), &["run"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&format!("trace_file: {}: {why}", file.display())), "{said}");
+}
+
+#[test]
+fn a_users_file_of_mysql_that_is_not_there_can_be_made() {
+    let gate = "[[gate]]\nprotocol = \"mysql\"\nupstream = \"127.0.0.1:3306\"\nusers_file = \"/nowhere/users.txt\"\n";
+    let directory = with_config(gate);
+    let (code, _, said) = ran(directory.path(), &["check"]);
+    assert!(code == 2 && said.contains("; `gatekeeper users import` makes one"), "{said}");
+}
+
+#[test]
 fn check_says_of_an_admin_listener_that_other_machines_can_reach_it() {
     let directory = with_config(&format!("[admin]\nlisten = \"0.0.0.0:6433\"\n{MINIMAL}"));
     let (code, _, said) = ran(directory.path(), &["check"]);
@@ -79,6 +103,7 @@ fn check_without_a_file_takes_the_one_that_run_would_find() {
     let directory = with_config(MINIMAL);
     let named = ran(directory.path(), &["check", "gatekeeper.toml"]);
     assert_eq!(ran(directory.path(), &["check"]), named);
+    assert_eq!(ran(directory.path(), &["check", "--config", "gatekeeper.toml"]), named);
     let nowhere = TempDir::new().unwrap();
     let (code, _, said) = ran(nowhere.path(), &["check"]);
     assert_eq!(code, 2);

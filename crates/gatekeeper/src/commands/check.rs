@@ -18,13 +18,16 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
              is only for this one"
         );
     }
+    if let Some(Err(why)) = world.admin.socket.as_deref().map(state::can_be_made_in) {
+        eprintln!("admin: socket: it can't be made: {why}");
+    }
     for gate in &world.gates {
         for told in files::open_keys(gate) {
             eprintln!("{told}");
         }
-        // A warning: the user that checks may be another one than the user that runs the gate.
-        if let Some(Err(why)) = gate.state_file.as_deref().map(state::can_be_kept) {
-            eprintln!("gate {:?}: state_file: what is learned won't be kept: {why}", gate.name);
+        // Warnings: the user that checks may be another one than the user that runs the gate.
+        for told in unwritable(gate) {
+            eprintln!("{told}");
         }
         let groups: Vec<_> = gate.classes.iter().filter_map(assemble::group).collect();
         let parents: BTreeSet<_> =
@@ -47,4 +50,54 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
         }
     }
     Ok(config::effective(&world))
+}
+
+/// What is to be said of the files that a gate writes, where it can't.
+fn unwritable(gate: &config::Gate) -> Vec<String> {
+    let access_log = match &gate.service {
+        config::Service::Http(http) => http.access_log.as_deref(),
+        config::Service::Postgres(_) | config::Service::Mysql(_) => None,
+    };
+    let files = [
+        ("state_file", gate.state_file.as_deref(), "what is learned won't be kept"),
+        ("trace_file", gate.trace.file.as_deref(), "the gate won't start"),
+        ("access_log", access_log, "the gate won't start"),
+    ];
+    let told = |(key, file, then): (&str, Option<&Path>, &str)| {
+        let why = state::can_be_made_in(file?).err()?;
+        Some(format!("gate {:?}: {key}: {then}: {why}", gate.name))
+    };
+    files.into_iter().filter_map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_that_a_gate_writes_needs_its_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = |inside: &str| {
+            let file = |name: &str| directory.path().join(inside).join(name);
+            format!(
+                "[[gate]]\nprotocol = \"http\"\nupstream = \"127.0.0.1:1\"\nstate_file = {:?}\ntrace_file = {:?}\n\
+                 access_log = {:?}\n",
+                file("shop.json"),
+                file("shop.trace"),
+                file("access.json")
+            )
+        };
+        let told = |inside: &str| {
+            let world = config::parse(config::Origin::CommandLine, &text(inside)).unwrap();
+            unwritable(&world.gates[0])
+        };
+        assert_eq!(told(""), Vec::<String>::new());
+        let told = told("nowhere");
+        let keys = ["state_file", "trace_file", "access_log"];
+        assert_eq!(told.len(), keys.len(), "{told:?}");
+        for (told, key) in told.iter().zip(keys) {
+            let begin = format!("gate \"http\": {key}: ");
+            assert!(told.starts_with(&begin) && told.contains("there is no directory /"), "{told}");
+        }
+    }
 }

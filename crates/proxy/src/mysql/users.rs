@@ -113,13 +113,22 @@ pub(super) enum Credential {
     Password(Zeroizing<Vec<u8>>),
 }
 
+/// A file that isn't there can be made.
+fn with_maker(path: &Path, error: UsersError) -> UsersError {
+    if error.hint.is_some() || path.exists() {
+        return error;
+    }
+    let hint = "`gatekeeper users import` makes one from the accounts of the server (docs/guide/mysql.md)";
+    UsersError { hint: Some(hint.to_owned()), ..error }
+}
+
 impl Users {
     /// Reads a file.
     ///
     /// # Errors
     /// The first thing that is wrong with the file. A secret is never quoted.
     pub fn load(path: &Path, query: Option<Query>) -> Result<Self, LoadError> {
-        let by_name = users_file::load(path, secret)?.into_iter();
+        let by_name = users_file::load(path, secret).map_err(|error| with_maker(path, error))?.into_iter();
         let by_name: HashMap<_, _> =
             by_name.map(|(name, secret)| (name, Arc::new(secret.unwrap_or(Secret::Nothing)))).collect();
         let is_hash = |secret: &Arc<Secret>| secret.kind() != Kind::Password;

@@ -6,7 +6,7 @@
 //! `FILE.1` while another one begins. A gate that only observes keeps its last hour in memory as well
 //! (`trace/kept.rs`).
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -30,6 +30,9 @@ const BLOCK_BYTES: usize = 64 << 10;
 const BLOCK_AGE: Duration = Duration::from_secs(1);
 /// How long the thread waits for an entry before it looks at the time.
 const WAIT: Duration = Duration::from_millis(100);
+/// How often types are looked at that have another name than before: a path gets one of its own once enough
+/// have asked for it.
+const RENAMED_EVERY: Duration = Duration::from_secs(10);
 /// The most types that are remembered as named; beyond that they are named again.
 const NAMED_MAX: usize = 65_536;
 
@@ -154,7 +157,8 @@ pub fn record(driver: &Arc<Driver>, header: Header, file: Option<TraceFile>) -> 
         kept: kept.clone(),
         encoder: Encoder::default(),
         since: Instant::now(),
-        named: HashSet::new(),
+        named: HashMap::new(),
+        looked: Instant::now(),
         long_limit: None,
         lost: 0,
     };
@@ -173,8 +177,10 @@ struct Writer {
     encoder: Encoder,
     /// When the block was begun.
     since: Instant,
-    /// The types that have a name in this file.
-    named: HashSet<RequestType>,
+    /// The names that types have in this file.
+    named: HashMap<RequestType, Arc<str>>,
+    /// When names were compared last.
+    looked: Instant,
     /// What the file says of it.
     long_limit: Option<Option<u32>>,
     /// How many lost entries the file tells of.
@@ -190,9 +196,13 @@ impl Writer {
                 Ok(entry) => self.push(entry),
                 Err(RecvTimeoutError::Timeout) if !stop => {}
                 Err(_) => {
+                    self.rename();
                     self.flush();
                     break;
                 }
+            }
+            if self.looked.elapsed() >= RENAMED_EVERY {
+                self.rename();
             }
             if self.encoder.len() >= BLOCK_BYTES || self.since.elapsed() >= BLOCK_AGE {
                 self.flush();
@@ -203,17 +213,31 @@ impl Writer {
 
     fn push(&mut self, entry: Entry) {
         if let What::Arrived { request_type, .. } = entry.what
-            && !self.named.contains(&request_type)
+            && !self.named.contains_key(&request_type)
         {
             if self.named.len() >= NAMED_MAX {
                 self.named.clear();
             }
-            self.named.insert(request_type);
             let label = self.driver.upgrade().and_then(|driver| driver.label(request_type));
-            let label = label.map_or_else(|| format!("#{:016x}", request_type.0), |label| label.to_string());
-            self.encoder.push(&Item::Type { request_type, label });
+            let label = label.unwrap_or_else(|| format!("#{:016x}", request_type.0).into());
+            self.encoder.push(&Item::Type { request_type, label: label.to_string() });
+            self.named.insert(request_type, label);
         }
         self.encoder.push(&Item::Entry(entry));
+    }
+
+    /// Types that have got another name are named again: readers take the last one.
+    fn rename(&mut self) {
+        self.looked = Instant::now();
+        let labels = self.driver.upgrade().map_or_else(Vec::new, |driver| driver.labels());
+        for (request_type, label) in labels {
+            if let Some(named) = self.named.get_mut(&request_type)
+                && *named != label
+            {
+                self.encoder.push(&Item::Type { request_type, label: label.to_string() });
+                *named = label;
+            }
+        }
     }
 
     /// Writes the block, and what else is to be known at its end.

@@ -324,6 +324,31 @@ async fn a_gate_is_recorded_as_it_was_asked_and_as_it_did() {
 }
 
 #[tokio::test]
+async fn a_type_that_gets_a_name_of_its_own_has_that_in_the_trace() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("site.trace");
+    let driver = Driver::new("site", Policy { connections: 1, ..Policy::default() }, 1);
+    driver.set_pool(PoolId::default(), 1);
+    let file = TraceFile { path: path.clone(), bytes_max: 1 << 30, full: Full::Stop };
+    let recording = record(&driver, header(), Some(file)).unwrap();
+    let key = RequestType(1);
+    let seen_with_others = TypeName { key, row: RequestType(9), label: "GET /*/*".into() };
+    for name in [seen_with_others, TypeName::new(key, "GET /report/*".into())] {
+        let Arrival::Dispatched(permit) = driver.arrive(request(1), Origin::default(), None, || name) else {
+            panic!("it waits")
+        };
+        permit.complete(Outcome::Success, Duration::from_micros(1));
+    }
+    recording.finish();
+    let (items, _) = read(&std::fs::read(&path).unwrap());
+    let last = items.iter().rev().find_map(|item| match item {
+        Item::Type { request_type, label } if *request_type == key => Some(label.as_str()),
+        _ => None,
+    });
+    assert_eq!(last, Some("GET /report/*"));
+}
+
+#[tokio::test]
 async fn a_full_file_stops_or_goes_aside_and_each_can_be_read_by_itself() {
     const MAX: u64 = 400_000;
     let directory = tempfile::tempdir().unwrap();

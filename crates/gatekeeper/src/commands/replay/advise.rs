@@ -24,7 +24,7 @@ use super::recorded::{Recorded, Request};
 use super::{Cores, chosen, demand, demands, known_cores, scenario, table, with_gate, world_of};
 use crate::Failure;
 use crate::cli::{AdviceArgs, AdviseArgs, ServiceTimes};
-use crate::commands::table::time;
+use crate::commands::table::{count, time};
 
 /// In how many parts the requests are compared.
 const PARTS: usize = 10;
@@ -112,8 +112,8 @@ struct Advice {
     /// How many connections the recorded gate had.
     connections: u32,
     span: Duration,
-    /// What a gate that observes would have done, and whether enforcing would have been better.
-    observed: Option<(Observed, bool)>,
+    /// What a gate that observes would have done, and what enforcing would have come to.
+    observed: Option<(Observed, Enforcing)>,
 }
 
 /// What a gate that observes would have done.
@@ -121,8 +121,17 @@ struct Advice {
 struct Observed {
     delayed: u64,
     refused: u64,
-    /// The mean response time without it.
+    /// The mean response time of now: without it.
     without: f64,
+}
+
+/// What enforcing would have done to a gate that observes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Enforcing {
+    Helps,
+    Harms,
+    /// It makes no difference beyond chance.
+    Idle,
 }
 
 /// The advice from a file as text.
@@ -138,7 +147,12 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<String, Failure> {
         )));
     }
     let advice = Advice::of(recorded, &args.advice)?;
-    Ok(advice.text(advice.nothing_better()))
+    let text = advice.text(advice.nothing_better());
+    if advice.misfit.1.is_none() {
+        return Ok(text);
+    }
+    crate::print(&text)?;
+    Err(Failure::Unwell)
 }
 
 /// The advice from a trace in memory, that of a gate which observes. Nothing is advised where nothing helps.
@@ -153,8 +167,8 @@ pub(in crate::commands) fn advice(trace: &[u8], gate: &str, args: &AdviceArgs) -
         let (count, span) = (recorded.requests.len(), spoken(recorded.span()));
         let observed = recorded.really_ran();
         return Ok(format!(
-            "In the last {span} this gate would have delayed {} of {count} requests and refused {}; what that would \
-             have saved takes {REQUESTS_LEAST} requests to say.\n",
+            "In the last {span} this gate would have delayed {} of {count} requests and refused {}; to say what that \
+             would have saved takes {REQUESTS_LEAST} requests.\n",
             observed.delayed, observed.refused
         ));
     }
@@ -308,8 +322,14 @@ impl Advice {
             return Err(Failure::Runtime("nothing was replayed".to_owned()));
         };
         let as_recorded = if observes { without } else { line };
-        let enforced = Finding::of(Setting::default(), base.clone(), &ungated);
-        let observed = observed.map(|counts| (counts, enforced.is_better(&ungated)));
+        let [enforced, passed] = [(&base, &ungated), (&ungated, &base)]
+            .map(|(of, beside)| Finding::of(Setting::default(), of.clone(), beside).is_better(beside));
+        let enforcing = match (enforced, passed) {
+            (true, _) => Enforcing::Helps,
+            (_, true) => Enforcing::Harms,
+            _ => Enforcing::Idle,
+        };
+        let observed = observed.map(|counts| (counts, enforcing));
         let tried = tried.into_iter().zip(measured.by_ref());
         let findings = tried.map(|(setting, (of, _))| Finding::of(setting, of, &base)).collect();
         let larger = names.into_iter().zip(measured);
@@ -328,18 +348,24 @@ impl Advice {
         })
     }
 
+    /// Why a setting that seems to be better isn't advised.
+    fn doubt(&self, finding: &Finding) -> Option<&'static str> {
+        let gives_company = finding.setting.keys.iter().any(|(key, value)| match *key {
+            "connections" => value.parse::<u32>().is_ok_and(|count| count > self.connections),
+            "capacity" | "long_limit" => value == "none",
+            _ => false,
+        });
+        if finding.gain.low() <= 0.0 {
+            return Some("may be chance");
+        }
+        let is_unseen = self.known == Known::Neither && gives_company;
+        is_unseen.then_some("too few requests ran beside others to tell whether the service bears it")
+    }
+
     /// The best of the settings, if any is better.
     fn best(&self) -> Option<&Finding> {
-        let gives_company = |setting: &Setting| {
-            setting.keys.iter().any(|(key, value)| match *key {
-                "connections" => value.parse::<u32>().is_ok_and(|count| count > self.connections),
-                "capacity" | "long_limit" => value == "none",
-                _ => false,
-            })
-        };
-        let is_seen = |setting: &Setting| self.known != Known::Neither || !gives_company(setting);
         let is_better = |finding: &&Finding| {
-            self.misfit.1.is_none() && is_seen(&finding.setting) && finding.is_better(&self.base)
+            self.misfit.1.is_none() && self.doubt(finding).is_none() && finding.is_better(&self.base)
         };
         let by_mean = |a: &&Finding, b: &&Finding| a.measured.mean.total_cmp(&b.measured.mean);
         self.findings.iter().filter(is_better).min_by(by_mean)
@@ -349,7 +375,7 @@ impl Advice {
     fn text(&self, otherwise: String) -> String {
         let span = spoken(self.span);
         let mut text = self.guess();
-        text += &self.observed.map_or(String::new(), |(of, helps)| self.observed(&span, of, helps));
+        text += &self.observed.map_or(String::new(), |(of, enforcing)| self.observed(&span, of, enforcing));
         match (&self.misfit.1, self.best()) {
             (Some(misfit), _) => text += misfit,
             (None, Some(best)) => text += &self.advised(best, &span),
@@ -358,20 +384,23 @@ impl Advice {
         text
     }
 
-    fn observed(&self, span: &str, Observed { delayed, refused, without }: Observed, helps: bool) -> String {
-        let saved = match &self.misfit.1 {
-            Some(_) => "; what that would have saved can't be told".to_owned(),
-            None if helps => format!(
-                ", and saved {} of each on average: {} instead of {}",
-                time(without - self.base.mean),
-                time(self.base.mean),
-                time(without)
+    fn observed(&self, span: &str, of: Observed, enforcing: Enforcing) -> String {
+        let Observed { delayed, refused, without } = of;
+        let (now, enforced) = (time(without), time(self.base.mean));
+        let delayed = count(delayed, "request", "requests");
+        let saved = match (&self.misfit.1, enforcing) {
+            (Some(_), _) => "; what that would have saved can't be told".to_owned(),
+            (None, Enforcing::Helps) => format!(
+                ", and saved {} of each on average: {enforced} instead of {now}",
+                time(without - self.base.mean)
             ),
-            None => ", and saved nothing".to_owned(),
+            (None, Enforcing::Idle) => ", and saved nothing".to_owned(),
+            (None, Enforcing::Harms) => format!(
+                ", and saved nothing: requests take {now} on average now, and would have taken {enforced} with these \
+                 settings enforced, which is worse"
+            ),
         };
-        format!(
-            "In the last {span} this gate would have delayed {delayed} requests and refused {refused}{saved}.\n"
-        )
+        format!("In the last {span} this gate would have delayed {delayed} and refused {refused}{saved}.\n")
     }
 
     /// Says that nothing helps but a larger service, and whether that is sure.
@@ -380,11 +409,11 @@ impl Advice {
         let gain = |finding: &Finding| 1.0 - finding.measured.mean / base.mean;
         let closest = self.findings.iter().max_by(|a, b| gain(a).total_cmp(&gain(b)));
         let doubt = closest.filter(|finding| gain(finding) >= WORTH).map(|finding| {
-            let why = if finding.gain.low() <= 0.0 {
-                "which may be chance"
-            } else {
-                "but too few of the recorded requests ran beside others to tell whether the service bears it: \
-                 record a trace with a higher `connections` and `capacity`, and ask again"
+            let why = match self.doubt(finding) {
+                Some(company) if finding.gain.low() > 0.0 => format!(
+                    "but {company}: record a trace with a higher `connections` and `capacity`, and ask again"
+                ),
+                _ => "which may be chance".to_owned(),
             };
             let (words, mean) = (finding.setting.words(), time(finding.measured.mean));
             format!(" Closest came {words}: {mean} ({:.1} % less), {why}.", gain(finding) * 100.0)
@@ -425,6 +454,16 @@ impl Advice {
         }
     }
 
+    /// An advice to a gate that lets everything pass stands beside what that gives.
+    fn beside_now(&self, with: f64, now: f64) -> String {
+        let how = match with / now {
+            ratio if ratio < 1.0 - WORTH => "better than",
+            ratio if ratio > 1.0 + WORTH => "worse than letting all pass, as",
+            _ => "as good as",
+        };
+        format!("That is {how} now: {}.\n", time(now))
+    }
+
     fn advised(&self, best: &Finding, span: &str) -> String {
         let (base, with) = (&self.base, &best.measured);
         let less = (1.0 - with.mean / base.mean) * 100.0;
@@ -436,20 +475,28 @@ impl Advice {
         let (parts, won) = (base.parts.len(), pairs.filter(|(base, with)| with < base).count());
         let mut others: Vec<_> = self.findings.iter().filter(|other| other.setting != best.setting).collect();
         others.sort_by(|a, b| a.measured.mean.total_cmp(&b.measured.mean));
-        let others = others.iter().map(|it| format!("{}: {}", it.setting.words(), time(it.measured.mean)));
+        let others = others.iter().map(|it| {
+            // What seems to be better than the best says why it isn't.
+            let doubt = self.doubt(it).filter(|_| it.measured.mean < with.mean);
+            let doubt = doubt.map_or(String::new(), |why| format!(" ({why})"));
+            format!("{}: {}{doubt}", it.setting.words(), time(it.measured.mean))
+        });
         let others = Some(self.of_larger()).filter(|words| !words.is_empty()).into_iter().chain(others);
         let paid = self.payer(best).unwrap_or_default();
+        let now = self.observed.map(|(of, _)| self.beside_now(with.mean, of.without));
         format!(
-            "{}: requests would have taken {} on average instead of {} ({less:.0} % less), 95 of 100 at most {} instead of \
-             {}{refused}{paid}.\n\
+            "{}: requests would have taken {} on average instead of {}{} ({less:.0} % less), 95 of 100 at most {} instead of \
+             {}{refused}{paid}.\n{}\
              {}: better in {won} of {parts} parts of the recorded {span}, by {} to {} (95 %); the recorded settings, \
              replayed, are {:.0} % off what was recorded.\n\
              Also tried: {}.\n",
             best.setting.words(),
             time(with.mean),
             time(base.mean),
+            if now.is_some() { " with the settings enforced as they are" } else { "" },
             time(with.p95),
             time(base.p95),
+            now.unwrap_or_default(),
             if won == parts { "Sure" } else { "Rather sure" },
             time(best.gain.low()),
             time(best.gain.high()),

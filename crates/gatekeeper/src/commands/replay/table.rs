@@ -120,8 +120,9 @@ fn differences(was: &Line, is: &Line) -> Option<String> {
     }
     (!found.is_empty()).then(|| {
         format!(
-            "the replay does not fit what was recorded ({}): what it says of other gates is not to be believed; try other \
-             --cores, or --service-times measured\n",
+            "The replay does not fit what was recorded ({}), so what it says of other gates is not to be believed. Either \
+             the service has another number of cores (try --cores), or requests wait for locks, disks or other services \
+             (try --service-times measured).\n",
             found.join("; ")
         )
     })

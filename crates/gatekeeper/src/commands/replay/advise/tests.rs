@@ -341,6 +341,60 @@ fn a_gate_that_observed_hears_what_it_would_have_done() {
     assert!(!told.contains("does not fit"), "{told}");
 }
 
+/// What an enforcing gate makes of this service with these settings, told to a gate that lets all pass, where
+/// requests take `now` seconds.
+fn told_beside(truth: &Truth, now: f64) -> (Advice, String) {
+    let mut advice = truth.advised(&truth.run(&[]));
+    let enforcing = if now < advice.base.mean { Enforcing::Harms } else { Enforcing::Helps };
+    advice.observed = Some((Observed { delayed: 1, refused: 0, without: now }, enforcing));
+    let text = advice.text(String::new());
+    (advice, text)
+}
+
+#[test]
+fn what_is_advised_to_a_gate_that_observes_stands_beside_what_clients_have_now() {
+    let of = |mean, cv| Distribution::Lognormal { mean: Duration::from_millis(mean), cv };
+    let types = vec![Kind::new("page", of(10, 1.0)), Kind::new("report", of(200, 0.5))];
+    let settings = "connections = 4\norder = \"fifo\"\nlong_limit = \"none\"\n";
+    let truth = Truth::new(types, vec![0.95, 0.05], (0.8, Upstream::sharing(4, Collapse::None)), settings);
+    let (advice, told) = told_beside(&truth, 0.001);
+    let best = advice.best().expect("an order helps");
+    let enforced = time(advice.base.mean);
+    let first = format!(
+        "In the last {} this gate would have delayed 1 request and refused 0, and saved nothing: requests take 1.00ms \
+         on average now, and would have taken {enforced} with these settings enforced, which is worse.",
+        spoken(advice.span)
+    );
+    let lines: Vec<_> = told.lines().collect();
+    assert_eq!(lines[0], first);
+    assert!(
+        lines[1].contains(&format!("instead of {enforced} with the settings enforced as they are (")),
+        "{told}"
+    );
+    assert_eq!(lines[2], "That is worse than letting all pass, as now: 1.00ms.");
+    let (_, told) = told_beside(&truth, best.measured.mean * 10.0);
+    let better = format!("That is better than now: {}.", time(best.measured.mean * 10.0));
+    assert_eq!(told.lines().nth(2), Some(better.as_str()));
+}
+
+#[test]
+fn a_setting_that_seems_better_than_the_advised_one_has_the_reason_beside_it() {
+    let of = |mean, cv| Distribution::Lognormal { mean: Duration::from_millis(mean), cv };
+    let types = vec![Kind::new("page", of(10, 1.0)), Kind::new("report", of(200, 0.5))];
+    let settings = "connections = 4\norder = \"fifo\"\nlong_limit = \"none\"\n";
+    let truth = Truth::new(types, vec![0.95, 0.05], (0.8, Upstream::sharing(4, Collapse::None)), settings);
+    let mut advice = truth.advised(&truth.run(&[]));
+    let best = advice.best().expect("an order helps").clone();
+    let other = advice.findings.iter().position(|it| it.setting != best.setting).expect("several are tried");
+    let lucky = &mut advice.findings[other];
+    lucky.measured.mean = best.measured.mean / 2.0;
+    lucky.gain = Interval::of(&[-1.0, 1.0]);
+    let words = format!("{}: {} (may be chance)", lucky.setting.words(), time(lucky.measured.mean));
+    let told = advice.text(String::new());
+    assert!(told.contains(&words), "{told}");
+    assert_eq!(told.matches("may be chance").count(), 1, "others seem no better: {told}");
+}
+
 #[test]
 fn more_company_is_not_advised_where_no_request_had_any() {
     let types = vec![

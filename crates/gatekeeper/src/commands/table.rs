@@ -115,7 +115,10 @@ mod tests {
     #[test]
     fn a_long_label_loses_what_tells_least() {
         assert_eq!(cut("select * from item where id = ? and shop = ?", 20), "select * from item …");
-        assert_eq!(cut("GET /wp-admin/admin-ajax.php?action=heartbeat", 30), "GET /wp-admi…?action=heartbeat");
+        assert_eq!(
+            cut("GET /wp-admin/admin-ajax.php?action=heartbeat", 30),
+            "GET /wp-admi…?action=heartbeat"
+        );
         assert_eq!(cut("GET /ajax?action=a-name-that-is-too-long", 20), "GET /ajax?action=a-…");
         assert_eq!(cut("GET /ajax?a=b", 20), "GET /ajax?a=b");
     }

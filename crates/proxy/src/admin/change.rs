@@ -105,8 +105,8 @@ pub(super) fn may_change(desk: &Desk, headers: &HeaderMap) -> Result<(), Refused
     let Some(token) = token.as_ref() else {
         return refused(
             "changes are taken over the admin socket, or over TCP with a token, and not from this connection. Write \
-             socket = \"/run/gatekeeper/admin.sock\" (a directory of the gate's user), or token_file, below [admin] of \
-             the configuration, and restart; a gate that was started with flags alone needs a file for that",
+             socket = \"/run/gatekeeper/admin.sock\" (a directory of the gate's user) or token_file = \"/path\" below \
+             [admin] of the configuration, and restart; a gate that was started with flags alone needs a file for that",
         );
     };
     let sent = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);

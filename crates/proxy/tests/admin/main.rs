@@ -507,6 +507,10 @@ async fn changes_over_tcp_take_the_token() {
             code(&answer).1.contains("socket = ") && code(&answer).1.contains("token_file = "),
             "{answer}"
         );
+        assert!(
+            code(&answer).1.contains("a gate that was started with flags alone needs a file"),
+            "{answer}"
+        );
     }
     admin.set_token(Some(Token::of(TOKEN.as_bytes()).unwrap()));
     for head in [

@@ -250,4 +250,19 @@ mod tests {
         let said = Means::find(ignored.path(), 7).unwrap_err().to_string();
         assert!(said.contains("may not heed weights"), "{said}");
     }
+    #[test]
+    fn without_groups_a_process_is_nice_while_it_is_lowered() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let process = i32::try_from(child.id()).unwrap();
+        let nice = || rustix::process::getpriority_process(Pid::from_raw(process)).unwrap();
+        let before = nice();
+        Means::Nice.lower(process).unwrap();
+        assert_eq!(nice(), NICE);
+        // Without the right to raise it nothing is lowered that way, as above.
+        let raised = Means::Nice.raise(process);
+        assert_eq!(raised.is_ok(), may_raise(Path::new("/")) || before == NICE);
+        assert_eq!(nice(), if raised.is_ok() { 0 } else { NICE });
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

@@ -227,5 +227,6 @@ mod tests {
         // Beginnings of three lengths, and what is whole.
         assert!(LOOK_UPS.get() - before <= 6, "{}", LOOK_UPS.get() - before);
         assert_eq!(index.first(&Unit { user: b"user998", ..unit }), None);
+        crate::classes::index::tell_cost("SQL", || index.first(&unit));
     }
 }

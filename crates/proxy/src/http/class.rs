@@ -274,6 +274,7 @@ fn host<B>(request: &Request<B>) -> Option<String> {
 mod tests {
     use super::super::classify::fits_path;
     use super::*;
+    use crate::classes::index::{LOOK_UPS, RULES_MAX, tell_cost};
 
     fn from(address: &str, trusted: bool) -> From {
         From::new(Some(address.parse().unwrap()), false, trusted)
@@ -371,6 +372,30 @@ mod tests {
                 assert_eq!(found, rules.iter().position(fits), "{path} {host} {request:?}\n{rules:#?}");
             }
         }
+    }
+
+    #[test]
+    fn a_thousand_rules_cost_as_many_look_ups_as_a_request_has_values() {
+        let rules: Vec<ClassRule> = (0..RULES_MAX)
+            .map(|at| ClassRule {
+                paths: vec![vec!["api".to_owned(), format!("v{at}"), "**".to_owned()]],
+                hosts: vec!["shop.example".to_owned(), format!("*.b{at}.example")],
+                fields: vec![("x-tenant".to_owned(), Some(format!("t{at}")))],
+                ..named("x")
+            })
+            .collect();
+        let index = HttpRules::new(&rules);
+        let request = |tenant: &str| {
+            let builder = Request::builder().uri("/api/v999/cart");
+            builder.header("host", "shop.b999.example").header("x-tenant", tenant).body(()).unwrap()
+        };
+        let (from, one, other) = (from("192.0.2.1", false), request("t999"), request("t998"));
+        let before = LOOK_UPS.get();
+        assert_eq!(index.first(&one, "/api/v999/cart", (&from, &[])), Some(999));
+        // The host whole and two ends of it, and the field's value; a path is a walk along its segments.
+        assert!(LOOK_UPS.get() - before <= 4, "{}", LOOK_UPS.get() - before);
+        assert_eq!(index.first(&other, "/api/v999/cart", (&from, &[])), None);
+        tell_cost("HTTP", || index.first(&one, "/api/v999/cart", (&from, &[])));
     }
 
     #[test]

@@ -208,6 +208,20 @@ impl Classes {
         self.waiting
     }
 
+    /// How many wait, but for those of background classes: these wait whatever the gate lets in.
+    pub(crate) fn waiting_by_right(&self) -> u32 {
+        let background = self.waits().map(|place| self.at(place)).filter(|class| class.is_background());
+        self.waiting - background.map(|class| class.waiting.len()).sum::<u32>()
+    }
+
+    /// With how many requests of background classes the service is busy.
+    pub(crate) fn background_busy(&self) -> u32 {
+        if self.is_one() {
+            return 0;
+        }
+        self.list.iter().filter(|class| class.is_background()).map(|class| class.busy).sum()
+    }
+
     /// The classes in which requests wait, one bit each.
     pub(crate) fn waits(&self) -> Set {
         Set(self.waits)

@@ -195,7 +195,10 @@ impl Gate {
         }
         let it = self.asked(slot);
         let mut instead = None;
-        if let Some(too_many) = self.refusal.arrive(now, it, self.present()) {
+        // The wait of a background class is no sign of too many, and refusing it shortens nobody's.
+        if !self.is_background(slot)
+            && let Some(too_many) = self.refusal.arrive(now, it, self.present())
+        {
             match self.settle(slot, too_many, Reason::Target) {
                 Settled::Refused(reason) => return self.reject(now, slot, reason),
                 Settled::Replaces(other) => instead = Some(other),
@@ -324,7 +327,7 @@ impl Gate {
         let (request_type, work) = (record.request.request_type, record.meter.work);
         let queue_wait = record.dispatched.since(record.arrived);
         let Completion { outcome, upstream_time } = completion;
-        if outcome != Outcome::Canceled {
+        if outcome != Outcome::Canceled && !self.is_background(slot) {
             let it = self.asked(slot);
             self.refusal.complete(now, it, queue_wait.saturating_add(upstream_time));
         }
@@ -460,9 +463,15 @@ impl Gate {
         self.events_lost
     }
 
-    /// How many wait, or the service is busy with.
+    /// How many wait, or the service is busy with, but for those of background classes.
     fn present(&self) -> u32 {
-        self.classes.waiting().saturating_add(self.ledger.busy_count())
+        let busy = self.ledger.busy_count().saturating_sub(self.classes.background_busy());
+        self.classes.waiting_by_right().saturating_add(busy)
+    }
+
+    /// Whether it is of a background class.
+    fn is_background(&self, slot: u32) -> bool {
+        self.classes.at(self.tickets.at(slot).class).is_background()
     }
 
     /// How many wait that may be made to wait.

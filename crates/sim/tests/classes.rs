@@ -7,7 +7,10 @@
 
 mod common;
 
-use admission::{Capacity, ClassId, Duration, LongLimit, Order, Policy, ServiceClass, Turns, Weight, Work};
+use admission::{
+    Capacity, ClassId, Controller, Duration, LongLimit, Order, Policy, Rejection, ServiceClass, Targets,
+    Turns, Weight, Work,
+};
 use common::{SHORTEST, seconds};
 use sim::{
     Arrivals, Collapse, Distribution, End, Kind, Mix, Outcome, Rate, Run, Scenario, Source, Upstream, run,
@@ -239,4 +242,62 @@ fn a_background_class_gets_what_is_left_and_the_others_hardly_notice() {
             assert!(spare > least, "{cores} cores at {load}: {spare} of {left}");
         }
     }
+}
+
+#[test]
+fn a_background_class_has_yielded_within_200_ms_of_a_crowd_that_comes_at_once() {
+    // Nobody comes for ten seconds. Then pages take half of the cores, while batches of 50 ms run.
+    for cores in [1, 4] {
+        let base = beside(cores, 0.5, Some(8));
+        let crowd = |from, rate| Arrivals::Poisson(Rate::steps([(seconds(0), 0.0), (from, rate)]));
+        let batch = Kind::new("batch", Distribution::Fixed(Duration::from_millis(50)));
+        let shop =
+            Source { arrivals: crowd(seconds(10), 60.0 * f64::from(cores)), ..base.sources[0].clone() };
+        let scenario = Scenario {
+            types: vec![base.types[0].clone(), batch],
+            sources: vec![shop, base.sources[1].clone()],
+            duration: seconds(20),
+            warm_up: Duration::ZERO,
+            ..base
+        };
+        let rows = run(&scenario).expect("a scenario that can be").rows;
+        let came = rows.iter().filter(|row| row.source == 0).map(|row| row.arrived).min().expect("a crowd");
+        // Those that ran when it came, at a part of their speed beside it.
+        let before = rows.iter().filter(|row| row.source == 1 && row.dispatched.is_some_and(|at| at < came));
+        let ended = before.map(|row| row.ended).max().expect("batches ran");
+        println!(
+            "{cores} cores: the last batch that ran ended {:.0} ms later",
+            ended.since(came).as_secs_f64() * 1e3
+        );
+        assert!(ended.since(came) <= Duration::from_millis(200), "{cores} cores");
+        let first = rows.iter().filter(|row| row.source == 0).take(100);
+        let waited = first.map(sim::Row::queue_wait).max().expect("a crowd");
+        assert!(
+            waited <= Duration::from_millis(200),
+            "{cores} cores: one of the crowd waited for {waited:?}"
+        );
+    }
+}
+
+/// How many pages were refused, and the most that the gate let in of what it found.
+fn held(scenario: &Scenario, capacity: Capacity, rejection: Rejection) -> (usize, u32) {
+    let policy = Policy { capacity, rejection, connections: 100, ..scenario.policy.clone() };
+    let record = run(&Scenario { policy, ..scenario.clone() }).expect("a scenario that can be");
+    let of_pages = record.rows.iter().filter(|row| row.source == 0);
+    let refused = of_pages.filter(|row| matches!(row.outcome, Outcome::Rejected(_)));
+    let found = record.samples.iter().filter_map(|sample| sample.capacity_found).max();
+    (refused.count(), found.unwrap_or(0))
+}
+
+#[test]
+fn a_background_class_that_always_waits_says_nothing_of_the_capacity_or_of_a_target() {
+    let (alone, with) = (beside(1, 0.6, None), beside(1, 0.6, Some(8)));
+    let auto = Capacity::Found(Controller::Auto);
+    let [found, found_beside] = [&alone, &with].map(|scenario| held(scenario, auto, Rejection::Nobody).1);
+    println!("found without a backfill {found}, with one {found_beside}");
+    assert!(found_beside <= found + found / 4, "{found_beside} instead of {found}");
+    // Far above what a page takes, and far below what a batch waits.
+    let target = Rejection::Target(Targets::mean(Duration::from_millis(400)));
+    let (refused, _) = held(&beside(1, 0.6, Some(200)), Capacity::Unlimited, target);
+    assert_eq!(refused, 0, "pages are refused for a backfill that waits");
 }

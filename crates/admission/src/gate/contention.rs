@@ -172,7 +172,7 @@ impl Gate {
         for place in self.contention.places() {
             most[usize::from(place)] = self.contention.group(place).map_or(0, Group::most);
         }
-        let waits = self.classes.waiting() as usize > self.aside();
+        let waits = self.classes.waiting_by_right() as usize > self.aside();
         if self.contention.observe(now, waits)
             && let Some(place) = self.contention.look(now, &mut self.types, capacity_compares)
         {

@@ -55,17 +55,18 @@ impl Gate {
     /// Why the one that would start now is refused instead, if it is.
     fn refuses_next(&mut self, now: Instant, slot: u32) -> Option<Reason> {
         let record = self.tickets.at(slot);
-        if record.place == Place::Waiting(Line::Immediate) {
+        if record.place == Place::Waiting(Line::Immediate) || self.is_background(slot) {
             return None;
         }
-        self.refusal.dispatch(now, now.since(record.arrived), self.classes.waiting() > 1)
+        self.refusal.dispatch(now, now.since(record.arrived), self.classes.waiting_by_right() > 1)
     }
 
     /// Shows the controllers what is in flight now. Whether one lets more in than before.
     fn has_found_room(&mut self, now: Instant) -> bool {
         let in_groups = self.contention.looks() && self.have_groups_found_room(now);
         let in_flight = self.ledger.count();
-        let waits = self.classes.waiting() as usize > self.aside();
+        // A background class waits whatever the bound is: it says nothing of the bound.
+        let waits = self.classes.waiting_by_right() as usize > self.aside();
         let held = self.contention.looks() && self.contention.holds_capacity(now);
         let Some(found) = self.room.found() else {
             return in_groups;

@@ -16,7 +16,7 @@ use crate::time::Instant;
 impl Gate {
     /// A newcomer's age matters from now on, unless it was refused.
     pub(super) fn watch_age(&mut self, ticket: Ticket) {
-        let Some(slot) = self.tickets.find(ticket) else { return };
+        let Some(slot) = self.tickets.find(ticket).filter(|&slot| !self.is_background(slot)) else { return };
         let record = self.tickets.at_mut(slot);
         if let Some(after) = self.refusal.late_after(record.request.request_type) {
             let at = record.arrived.after(after);

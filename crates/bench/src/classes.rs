@@ -24,7 +24,7 @@ use crate::alternate::Display;
 /// How the experiment is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is measured: `table`, `shares`, or a figure's number.
+    /// What is measured: `table`, `shares`, a figure's number, or `reach` (goals that can't both be kept).
     pub only: Vec<String>,
     /// How many times faster than in the paper figures are played.
     pub speed: u32,
@@ -43,7 +43,7 @@ pub struct Options {
 }
 
 /// What can be measured.
-pub const PARTS: [&str; 7] = ["table", "shares", "4", "5", "6", "7", "8"];
+pub const PARTS: [&str; 8] = ["table", "shares", "4", "5", "6", "7", "8", "reach"];
 
 /// Runs the experiment. Returns its report.
 ///

@@ -157,6 +157,29 @@ impl Confinement {
         self.groups.iter().try_for_each(|group| take_in(group, pid))
     }
 
+    /// Gives it so many times the weight that a group begins with.
+    pub(crate) fn weigh(&self, times: f64) -> Result<(), Error> {
+        let (file, default) = if self.is_unified() { ("cpu.weight", 100.0) } else { ("cpu.shares", 1_024.0) };
+        let group = &self.groups[0];
+        write(group, file, &format!("{:.0}", (default * times).max(2.0))).map_err(failed(group, file))
+    }
+
+    /// Seconds of the processor that its processes have used.
+    pub(crate) fn used(&self) -> Option<f64> {
+        let group = self.groups.last()?;
+        if self.is_unified() {
+            let text = fs::read_to_string(group.join("cpu.stat")).ok()?;
+            let micros = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+            return Some(micros.trim().parse::<f64>().ok()? * 1e-6);
+        }
+        let nanos = fs::read_to_string(group.join("cpuacct.usage")).ok()?;
+        Some(nanos.trim().parse::<f64>().ok()? * 1e-9)
+    }
+
+    fn is_unified(&self) -> bool {
+        self.groups[0].join("cgroup.controllers").exists()
+    }
+
     fn make(&mut self, parent: &Path, settings: &[Setting]) -> Result<PathBuf, Error> {
         self.make_named(parent, &format!("gatekeeper-bench-{}", std::process::id()), settings)
     }

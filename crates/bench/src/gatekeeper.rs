@@ -260,9 +260,7 @@ pub(crate) fn types_known(admin_port: u16) -> Option<u64> {
 
 /// `/status` of the only gate with this admin listener; none if it doesn't answer.
 pub(crate) fn status(admin_port: u16) -> Option<serde_json::Value> {
-    let page = admin_page(admin_port, "/status")?;
-    let mut status: serde_json::Value = serde_json::from_str(page.split_once("\r\n\r\n")?.1).ok()?;
-    Some(status["gates"][0].take())
+    Some(admin_json(admin_port, "/status")?["gates"][0].take())
 }
 
 /// Clients that a late gate with this admin listener left unread since it began: those that it
@@ -281,6 +279,12 @@ pub(crate) fn uplink_rate(admin_port: u16) -> Option<f64> {
     let metrics = admin_page(admin_port, "/metrics")?;
     let bytes = value_in(&metrics, "gatekeeper_uplink_rate_bytes").filter(|bytes| !bytes.is_nan());
     bytes.map(|bytes| bytes * 8.0)
+}
+
+/// What an admin page of JSON says; none if it doesn't answer.
+pub(crate) fn admin_json(admin_port: u16, path: &str) -> Option<serde_json::Value> {
+    let page = admin_page(admin_port, path)?;
+    serde_json::from_str(page.split_once("\r\n\r\n")?.1).ok()
 }
 
 /// An admin page, with its head; none if it doesn't answer in time, or is cut off because it is longer than

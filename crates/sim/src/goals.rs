@@ -18,7 +18,7 @@ mod settling;
 
 use admission::{
     Adaptation, Adapter, ClassGoal, ClassId, Duration, Event, Instant, Measure, Order, Policy, Promised,
-    Served, ServiceClass, Statistic, Turns, Weight,
+    Served, ServiceClass, Standing, Statistic, Turns, Weight,
 };
 
 use crate::arrivals::{Arrivals, Rate};
@@ -147,6 +147,8 @@ pub struct Experiment {
     pub ticks: u32,
     /// Ticks of a stable interval, as in the paper.
     pub interval: u32,
+    /// Which goal is kept if not both can be: the one of more importance.
+    pub importance: [u8; 2],
 }
 
 /// The state at a tick: of both classes the delays of those that ended in it, and the shares.
@@ -164,6 +166,8 @@ pub struct Seen {
     pub processor_share: f64,
     /// How many times shares of either have moved so far.
     pub moves: u32,
+    /// Whether the gate's own method tells that a class's goal can't be met.
+    pub out_of_reach: [bool; 2],
 }
 
 /// Figs. 4 to 8.
@@ -179,6 +183,7 @@ pub fn experiments() -> Vec<Experiment> {
         ssl: 0.052,
         ticks: 1_200,
         interval: 10,
+        importance: [0; 2],
     };
     let goals = |name, what, from, to, [near, far]: [f64; 2]| Experiment {
         name,
@@ -229,6 +234,23 @@ pub fn opposite_needs() -> Experiment {
         ssl: 0.070,
         ticks: 600,
         interval: 40,
+        importance: [0; 2],
+    }
+}
+
+/// Beyond the paper: a hundredth more comes than the workers serve, and both classes have goals of 50 ms.
+/// That of the first is more important, and can be kept alone.
+pub fn beyond_reach() -> Experiment {
+    Experiment {
+        name: "beyond reach",
+        what: "queue, Poisson arrivals, goals that can't both be kept",
+        load: vec![(0, [0.0; 2], [26.5; 2])],
+        goals: vec![(40, [0.05; 2])],
+        regular: false,
+        ssl: 0.0,
+        ticks: 240,
+        interval: 20,
+        importance: [2, 1],
     }
 }
 
@@ -338,8 +360,10 @@ impl<'a> Watch<'a> {
         let Some(wanted) = goals else { return };
         if let Movers::Ours(adapter) = &mut self.movers {
             if is_new {
-                let promised = [0, 1]
-                    .map(|place| Promised::new(id(place), Some(goal(wanted[place], Measure::Response))));
+                let promised = [0, 1].map(|place| Promised {
+                    importance: self.experiment.importance[place],
+                    ..Promised::new(id(place), Some(goal(wanted[place], Measure::Response)))
+                });
                 adapter.change(steering.now(), self.policy.adaptation, &promised);
                 self.goals = goals;
             }
@@ -408,6 +432,10 @@ impl<'a> Watch<'a> {
     }
 }
 
+fn is_out_of_reach(standing: Standing) -> bool {
+    matches!(standing, Standing::OutOfReach | Standing::GivenUp)
+}
+
 /// Has the gate's classes take turns by these shares.
 fn weigh_queue(policy: &mut Policy, steering: &mut Steering<'_>, shares: [f64; 2]) {
     for (class, share) in policy.classes.iter_mut().zip(shares) {
@@ -421,7 +449,7 @@ fn weigh_queue(policy: &mut Policy, steering: &mut Steering<'_>, shares: [f64; 2
 ///
 /// A utilization is what the class takes of a resource over what the resource can give. For a queue of
 /// requests before workers that is the part of the workers that the class occupies.
-fn split(goal: f64, utilizations: [f64; 2]) -> [f64; 2] {
+pub fn split(goal: f64, utilizations: [f64; 2]) -> [f64; 2] {
     let sum: f64 = utilizations.iter().sum();
     utilizations.map(|used| if sum > 0.0 { goal * used / sum } else { goal })
 }
@@ -473,11 +501,16 @@ impl Observer for Watch<'_> {
         let weights: Vec<f64> = classes.iter().skip(1).map(|class| class.weight.as_f64()).collect();
         let sum: f64 = weights.iter().sum();
         let seen = std::mem::take(&mut self.now);
+        let out_of_reach = match &self.movers {
+            Movers::Ours(adapter) => [0, 1].map(|place| is_out_of_reach(adapter.standing(place))),
+            _ => [false; 2],
+        };
         self.seen.push(Seen {
             tick: self.tick,
             queue_share: weights.first().copied().unwrap_or(0.0) / sum.max(1e-9),
             processor_share,
             moves: self.moves,
+            out_of_reach,
             ..seen
         });
     }

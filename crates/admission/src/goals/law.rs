@@ -44,6 +44,8 @@ struct Sums {
     service: f64,
     /// How many took longer in the service alone than their goal allows.
     late: f64,
+    /// How many took longer in all than their goal allows, by more than the band.
+    missed: f64,
 }
 
 impl Sums {
@@ -57,6 +59,23 @@ impl Sums {
             Statistic::Percentile(part) => self.late > self.count * (1.0 - f64::from(part) / 100.0),
         };
         self.count >= LEAST_COUNT && is_too_long
+    }
+
+    /// Whether the goal was missed over the interval, whichever shares were in force.
+    fn miss(&self, member: &Member, goal: ClassGoal) -> bool {
+        match goal {
+            ClassGoal::Delay { statistic: Statistic::Percentile(part), .. } => {
+                self.missed > self.count * (1.0 - f64::from(part) / 100.0)
+            }
+            ClassGoal::Delay { measure, statistic: Statistic::Mean, most } => {
+                let service = if measure == Measure::Wait { 0.0 } else { self.service };
+                self.wait + service > most.as_secs_f64() * (1.0 + BAND) * self.count
+            }
+            ClassGoal::Throughput { .. } => {
+                let time = member.window.observed(goal);
+                time.is_some_and(|time| time > super::wanted(goal) * (1.0 + BAND))
+            }
+        }
     }
 }
 
@@ -95,6 +114,9 @@ impl Law {
         sums.service += served.service.as_secs_f64();
         let is_late = matches!(goal, Some(ClassGoal::Delay { most, .. }) if served.service > most);
         sums.late += f64::from(u8::from(is_late));
+        let is_missed = matches!(goal, Some(ClassGoal::Delay { most, .. })
+            if super::window::time_of(served, goal) > most.as_secs_f64() * (1.0 + BAND));
+        sums.missed += f64::from(u8::from(is_missed));
     }
 
     /// Ticks have ended. At the end of an interval: how each class stands from now on.
@@ -165,9 +187,9 @@ fn judge_all(sums: &[Sums], members: &[Member]) -> (bool, bool) {
             continue;
         };
         seen += 1;
-        is_needed |= member.standing.is_pursued() && member.error().is_none_or(|error| error > BAND);
-        let time = member.window.observed(goal);
-        missed += u32::from(time.is_some_and(|time| time > super::wanted(goal) * (1.0 + BAND)));
+        let is_missed = sums.miss(member, goal);
+        is_needed |= member.standing.is_pursued() && is_missed;
+        missed += u32::from(is_missed);
         let Some(longest) = longest_wait(sums, member, goal) else {
             // A throughput has no place in the law.
             wanted = f64::INFINITY;

@@ -165,6 +165,37 @@ fn of_goals_that_cannot_be_met_the_least_important_goes_within_three_intervals()
 }
 
 #[test]
+fn what_was_missed_before_a_move_counts_though_nobody_waits_after_it() {
+    let mean = |seconds| delay(Statistic::Mean, seconds);
+    let gold = Promised { importance: 1, ..class(1, mean(0.05)) };
+    let mut bench = Bench::new(10, &[gold, class(2, mean(0.15))]);
+    for tick in 0..20 {
+        if tick % 10 == 9 {
+            // As right after a move.
+            bench.adapter.members.iter_mut().for_each(|member| member.window = Window::default());
+            bench.tick(50, &[0.01, 0.01]);
+        } else {
+            bench.tick(50, &[0.16, 0.24]);
+        }
+    }
+    assert_eq!(bench.adapter.standing(1), Standing::GivenUp);
+    assert_eq!(bench.adapter.standing(0), Standing::InReach);
+}
+
+#[test]
+fn percentiles_that_are_missed_are_told_to_be_too_much_together() {
+    let p95 = |seconds| delay(Statistic::Percentile(95), seconds);
+    let gold = Promised { importance: 1, ..class(1, p95(0.05)) };
+    let mut bench = Bench::new(10, &[gold, class(2, p95(0.15))]);
+    for _ in 0..30 {
+        let is_enough = bench.shares()[0] > 0.8;
+        bench.tick(50, if is_enough { &[0.05, 0.35] } else { &[0.16, 0.24] });
+    }
+    assert_eq!(bench.adapter.standing(1), Standing::GivenUp);
+    assert_eq!(bench.adapter.standing(0), Standing::InReach);
+}
+
+#[test]
 fn classes_of_one_importance_are_told_and_nobody_is_given_up() {
     let mean = |seconds| delay(Statistic::Mean, seconds);
     let mut bench = Bench::new(10, &[class(1, mean(0.05)), class(2, mean(0.15))]);

@@ -1,5 +1,5 @@
 //! Figs. 4 to 7: two classes whose load or goals change, under the gate's own adaptation and under the
-//! published one.
+//! published one. `reach`: goals that can't both be kept.
 //!
 //! The published adaptation runs here, beside the gate. At each tick it reads from `/status` how long
 //! requests waited, and gives the gate other weights by a reload.
@@ -7,7 +7,8 @@
 use std::time::{Duration, Instant};
 
 use sim::goals::{
-    CGI_BLOCKS, Change, Experiment, Method, Published, Resource, Seen, TICK, WORKERS, experiments,
+    CGI_BLOCKS, Change, Experiment, Method, Published, Resource, Seen, TICK, WORKERS, beyond_reach,
+    experiments,
 };
 use sim::plot::{Curve, Panel, Plot, Scale};
 
@@ -22,7 +23,7 @@ use crate::table::{Figures, ratio, seconds};
 const WORK: [(&str, f64); 3] = [("4", 0.053), ("5", 0.061), ("6", 0.067)];
 /// The figures whose goals are about waits. A request that runs isn't interrupted, so the goals of Fig. 5 for
 /// responses would leave no room for another order.
-const WAITS: [&str; 2] = ["5", "7"];
+const WAITS: [&str; 3] = ["5", "7", "reach"];
 /// Whose runs are compared.
 const NAMES: [&str; 2] = ["the gate", "published"];
 /// Delays in a picture are means over so many ticks.
@@ -41,8 +42,8 @@ struct Case {
 }
 
 pub(super) async fn run(number: &str, options: &Options, display: &Display) -> Result<String, Error> {
-    let name = format!("Fig. {number}");
-    let known = experiments().into_iter().find(|one| one.name == name);
+    let name = if number == "reach" { beyond_reach().name.to_owned() } else { format!("Fig. {number}") };
+    let known = experiments().into_iter().chain([beyond_reach()]).find(|one| one.name == name);
     let known = known.ok_or_else(|| Error::Experiment(format!("there is no {name}")))?;
     let mut experiment = known.paced(options.lead, options.phase);
     if let Some((_, work)) = WORK.iter().find(|(figure, _)| *figure == number) {
@@ -69,17 +70,19 @@ pub(super) async fn run(number: &str, options: &Options, display: &Display) -> R
     }
     std::fs::create_dir_all(&options.output).map_err(Error::io("making the directory of pictures"))?;
     let shown = if waits { Resource::Queue } else { Resource::Processor };
-    let plot = plot(&case.experiment, options.speed, shown, NAMES, &runs);
+    let plot = plot(&case.experiment, options.speed, shown, &NAMES, &runs);
     plot.write(&options.output.join(format!("fig-{number}.svg")))?;
-    Ok(report(&case.experiment, NAMES, &changes, &runs))
+    Ok(report(&case.experiment, &NAMES, &changes, &runs))
 }
 
 pub(super) fn in_a_line(change: &Change, run: &[Vec<Seen>]) -> String {
     let found = change.mean(run, late(change));
     let settled = change.settles(run).map_or("doesn't settle".to_owned(), |ticks| format!("{ticks} ticks"));
+    let told = change.told(run).map_or("nothing told".to_owned(), |ticks| format!("told after {ticks}"));
     format!(
-        "{:?}: {settled}, at last {} and {} (goals {} and {}), back {:.2}",
+        "{:?}: {settled}, {told}, needs {:.2}, at last {} and {} (goals {} and {}), back {:.2}",
         change.ticks,
+        change.needed(run, late(change)),
         seconds(found[0]),
         seconds(found[1]),
         seconds(change.goals[0]),
@@ -95,7 +98,7 @@ fn late(change: &Change) -> std::ops::Range<usize> {
 
 pub(super) fn report(
     experiment: &Experiment,
-    names: [&str; 2],
+    names: &[&str],
     changes: &[Change],
     runs: &[Vec<Vec<Seen>>],
 ) -> String {
@@ -109,6 +112,10 @@ pub(super) fn report(
         figures.row("ticks until settled", changes.iter().map(settled));
         let delays = |change: &Change| change.mean(run, late(change)).map(seconds).join(" / ");
         figures.row("delays in the second half", changes.iter().map(delays));
+        let needed = |change: &Change| ratio(change.needed(run, late(change)));
+        figures.row("together, over both goals", changes.iter().map(needed));
+        let told = |change: &Change| change.told(run).map_or("–".to_owned(), |ticks| ticks.to_string());
+        figures.row("ticks until out of reach is told", changes.iter().map(told));
         figures.row("the share goes back by", changes.iter().map(|change| ratio(change.swings(run))));
     }
     format!("\n  {}: {}\n{figures}\n", experiment.name, experiment.what)
@@ -163,7 +170,12 @@ impl Case {
     fn keys(&self, goals: Option<[f64; 2]>) -> [String; 2] {
         let measure = if self.waits { "wait " } else { "" };
         let goal = |goal: f64| format!("goal = \"{measure}{:.0}us\"", self.here(goal) * 1e6);
-        goals.map(|goals| goals.map(goal)).unwrap_or_default()
+        let importance = |class: usize| match self.experiment.importance[class] {
+            0 => String::new(),
+            importance => format!("\nimportance = {importance}"),
+        };
+        let keys = |goals: [f64; 2]| [0, 1].map(|class| goal(goals[class]) + &importance(class));
+        goals.map(keys).unwrap_or_default()
     }
 
     async fn play(&self, method: Method) -> Result<Vec<Seen>, Error> {
@@ -174,30 +186,30 @@ impl Case {
             Method::Ours | Method::Split => watcher.watch(gate, begin),
             Method::Published => watcher.adapt(gate, begin),
         };
-        let (ended, shares) = self.drawn().meet(lines, self.cpu, watch).await?;
-        Ok(seen(&ended, &shares, self.tick(), self.speed))
+        let (ended, looks) = self.drawn().meet(lines, self.cpu, watch).await?;
+        Ok(seen(&ended, &looks, self.tick(), self.speed))
     }
 
-    /// Changes the gate's goals when it is time. The first class's share after each tick.
-    fn watch(&self, gate: &Gatekeeper, begin: Instant) -> Result<Vec<f64>, Error> {
+    /// Changes the gate's goals when it is time. How it stands after each tick.
+    fn watch(&self, gate: &Gatekeeper, begin: Instant) -> Result<Vec<Look>, Error> {
         let mut goals = self.goals(0);
-        let mut shares = Vec::new();
+        let mut looks = Vec::new();
         for tick in 1..=self.experiment.ticks {
             sleep_until(begin + self.tick() * tick);
-            shares.push(Figure::of(gate)?.share());
+            looks.push(Figure::of(gate)?.look);
             if self.goals(tick) != goals {
                 goals = self.goals(tick);
                 gate.reconfigure(&self.lines(&self.keys(goals)))?;
             }
         }
-        Ok(shares)
+        Ok(looks)
     }
 
     /// Moves the gate's weights by the published adaptation.
-    fn adapt(&self, gate: &Gatekeeper, begin: Instant) -> Result<Vec<f64>, Error> {
+    fn adapt(&self, gate: &Gatekeeper, begin: Instant) -> Result<Vec<Look>, Error> {
         let mut adapter = Published::new(2, self.experiment.interval);
         let mut before = Figure::of(gate)?;
-        let mut shares = Vec::new();
+        let mut looks = Vec::new();
         let service = if self.waits { 0.0 } else { self.experiment.ssl };
         let mut goals = None;
         for tick in 0..=self.experiment.ticks {
@@ -205,9 +217,7 @@ impl Case {
             if tick > 0 {
                 let now = Figure::of(gate)?;
                 for class in 0..2 {
-                    let count = now.dispatched[class] - before.dispatched[class];
-                    if count > 0.0 {
-                        let waited = (now.waited[class] - before.waited[class]) / count;
+                    if let Some(waited) = now.mean_wait(&before, class) {
                         adapter.observe(class, waited * self.speed + service);
                     }
                 }
@@ -216,26 +226,27 @@ impl Case {
                     let keys = [0, 1].map(|class| format!("weight = {:.3}", adapter.share(class) * 1e3));
                     gate.reconfigure(&self.lines(&keys))?;
                 }
-                shares.push(adapter.share(0));
+                looks.push(Look { share: adapter.share(0), out_of_reach: [false; 2] });
             }
             if self.goals(tick) != goals {
                 goals = self.goals(tick);
                 adapter.promise(&goals.unwrap_or_default());
             }
         }
-        Ok(shares)
+        Ok(looks)
     }
 }
 
 /// What clients saw, by the ticks of so long in which their requests ended.
-pub(super) fn seen(ended: &[Ended], shares: &[f64], tick: Duration, speed: f64) -> Vec<Seen> {
-    let at = |(tick, share): (usize, &f64)| Seen {
+pub(super) fn seen(ended: &[Ended], looks: &[Look], tick: Duration, speed: f64) -> Vec<Seen> {
+    let at = |(tick, look): (usize, &Look)| Seen {
         tick: tick as u32 + 1,
-        queue_share: *share,
-        processor_share: *share,
+        queue_share: look.share,
+        processor_share: look.share,
+        out_of_reach: look.out_of_reach,
         ..Seen::default()
     };
-    let mut seen: Vec<Seen> = shares.iter().enumerate().map(at).collect();
+    let mut seen: Vec<Seen> = looks.iter().enumerate().map(at).collect();
     for one in ended {
         let tick = ((one.due + one.response) / tick.as_secs_f64()) as usize;
         let Some(seen) = seen.get_mut(tick) else { continue };
@@ -254,7 +265,7 @@ pub(super) fn plot(
     experiment: &Experiment,
     speed: u32,
     shown: Resource,
-    names: [&str; 2],
+    names: &[&str],
     runs: &[Vec<Vec<Seen>>],
 ) -> Plot {
     let change = Change { ticks: 0..0, goals: [0.0; 2], resource: shown };
@@ -290,9 +301,18 @@ pub(super) fn sleep_until(at: Instant) {
     std::thread::sleep(at.saturating_duration_since(Instant::now()));
 }
 
+/// How the shares stand after a tick.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    /// The first class's.
+    pub(super) share: f64,
+    /// Whether the gate tells that a class's goal can't be met.
+    pub(super) out_of_reach: [bool; 2],
+}
+
 /// What `/status` says of both classes so far.
 pub(super) struct Figure {
-    weights: [f64; 2],
+    pub(super) look: Look,
     dispatched: [f64; 2],
     waited: [f64; 2],
 }
@@ -302,19 +322,22 @@ impl Figure {
         let silent = || Error::Experiment("the gate doesn't say how its classes stand".to_owned());
         let status = status(gate.admin_port()).ok_or_else(silent)?;
         let classes = status["classes"].as_array().ok_or_else(silent)?;
-        let of = |class: usize, key: &str| {
-            let found = classes.iter().find(|one| one["class"] == format!("c{class}"));
-            found.and_then(|one| one[key].as_f64()).ok_or_else(silent)
-        };
+        let one = |class: usize| classes.iter().find(|one| one["class"] == format!("c{class}"));
+        let of = |class: usize, key: &str| one(class).and_then(|one| one[key].as_f64()).ok_or_else(silent);
         let both = |key| Ok::<_, Error>([of(0, key)?, of(1, key)?]);
+        let weights = both("weight")?;
+        let out_of_reach =
+            [0, 1].map(|class| one(class).is_some_and(|one| one["standing"] == "out of reach"));
         Ok(Self {
-            weights: both("weight")?,
+            look: Look { share: weights[0] / (weights[0] + weights[1]), out_of_reach },
             dispatched: both("dispatched_total")?,
             waited: both("queue_wait_seconds_total")?,
         })
     }
 
-    pub(super) fn share(&self) -> f64 {
-        self.weights[0] / (self.weights[0] + self.weights[1])
+    /// How long requests of a class waited that were let in since, in seconds; `None`: there was none.
+    pub(super) fn mean_wait(&self, before: &Self, class: usize) -> Option<f64> {
+        let count = self.dispatched[class] - before.dispatched[class];
+        (count > 0.0).then(|| (self.waited[class] - before.waited[class]) / count)
     }
 }

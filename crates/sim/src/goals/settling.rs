@@ -2,6 +2,10 @@
 //!
 //! A change is settled at the first tick from which both classes keep their goals: over the next
 //! [`SPAN`] ticks, and over all until the next change. A goal is kept by a mean of at most [`KEPT`] times it.
+//!
+//! Shares only decide which class waits, not for how long both do (Kleinrock's conservation law). Where both
+//! together waited for longer than both goals allow, no shares could have kept them. Then the best shares
+//! are those that have both miss alike, and a goal is kept by [`KEPT`] times that.
 
 use std::ops::Range;
 
@@ -72,8 +76,8 @@ impl Change {
         if self.resource == Resource::Processor { seen.processor } else { seen.queue }
     }
 
-    /// The mean delay of each class in these ticks of all runs, in seconds.
-    pub fn mean(&self, runs: &[Vec<Seen>], ticks: Range<usize>) -> [f64; 2] {
+    /// Of each class in these ticks of all runs: how many requests ended, and their delays together.
+    fn sums(&self, runs: &[Vec<Seen>], ticks: Range<usize>) -> ([f64; 2], [f64; 2]) {
         let (mut count, mut sum) = ([0.0_f64; 2], [0.0; 2]);
         for seen in runs.iter().flat_map(|run| &run[ticks.start..ticks.end.min(run.len())]) {
             for (place, (requests, seconds)) in self.delays(seen).into_iter().enumerate() {
@@ -81,14 +85,35 @@ impl Change {
                 sum[place] += seconds;
             }
         }
+        (count, sum)
+    }
+
+    /// The mean delay of each class in these ticks of all runs, in seconds.
+    pub fn mean(&self, runs: &[Vec<Seen>], ticks: Range<usize>) -> [f64; 2] {
+        let (count, sum) = self.sums(runs, ticks);
         [0, 1].map(|place| sum[place] / count[place].max(1.0))
+    }
+
+    /// The delays of both classes together, over what their goals allow them. Beyond 1 no shares keep both.
+    pub fn needed(&self, runs: &[Vec<Seen>], ticks: Range<usize>) -> f64 {
+        let (count, sum) = self.sums(runs, ticks);
+        let allowed: f64 = (0..2).map(|place| count[place] * self.goals[place]).sum();
+        sum.iter().sum::<f64>() / allowed.max(1e-9)
+    }
+
+    /// After how many ticks the gate told that a goal is out of reach, in the first run.
+    pub fn told(&self, runs: &[Vec<Seen>]) -> Option<usize> {
+        let run = runs.first()?;
+        let mut seen = run[self.ticks.start..self.ticks.end.min(run.len())].iter();
+        seen.position(|seen| seen.out_of_reach.contains(&true))
     }
 
     /// After how many ticks both classes keep their goals; `None` if they don't before the next change.
     pub fn settles(&self, runs: &[Vec<Seen>]) -> Option<usize> {
-        let is_kept = |ticks| {
-            let found = self.mean(runs, ticks);
-            (0..2).all(|place| found[place] <= KEPT * self.goals[place])
+        let is_kept = |ticks: Range<usize>| {
+            let found = self.mean(runs, ticks.clone());
+            let at_best = KEPT * self.needed(runs, ticks).max(1.0);
+            (0..2).all(|place| found[place] <= at_best * self.goals[place])
         };
         let mut ticks = self.ticks.start..self.ticks.end.saturating_sub(SPAN);
         ticks
@@ -155,5 +180,19 @@ mod tests {
         assert!((change.swings(&[run]) - 0.349).abs() < 1e-9);
         let never = Change { goals: [0.05, 0.3], ..change };
         assert_eq!(never.settles(&[(0..200).map(seen).collect()]), None);
+    }
+
+    #[test]
+    fn goals_beyond_what_both_need_are_kept_by_missing_them_alike() {
+        let change = Change { ticks: 0..100, goals: [0.1, 0.2], resource: Resource::Queue };
+        let run = |delays: [f64; 2]| {
+            let queue = delays.map(|delay| (10.0, 10.0 * delay));
+            vec![(0..100).map(|tick| Seen { tick, queue, ..Seen::default() }).collect::<Vec<_>>()]
+        };
+        let (alike, one_pays) = (run([0.15, 0.3]), run([0.1, 0.35]));
+        for runs in [&alike, &one_pays] {
+            assert!((change.needed(runs, 0..100) - 1.5).abs() < 1e-9);
+        }
+        assert_eq!((change.settles(&alike), change.settles(&one_pays)), (Some(0), None));
     }
 }

@@ -338,6 +338,19 @@ fn what_is_set_for_a_transaction_is_left_to_no_other_session() {
     assert_eq!(first.query("INSERT INTO left_over VALUES (2)").error().code, 1792);
     first.query("COMMIT").ok(capabilities());
     first.query("INSERT INTO left_over VALUES (3)").ok(capabilities());
+    // The end of a transaction that hasn't begun takes back what was set for it.
+    for end in ["ROLLBACK", "COMMIT"] {
+        for sql in ["SET TRANSACTION READ ONLY", end, "INSERT INTO left_over VALUES (4)"] {
+            first.query(sql).ok(capabilities());
+        }
+    }
+    // A long text isn't kept in the gate, but goes to the server.
+    let long = |sql: &str| format!("{sql} /* {} */", "a".repeat(5_000));
+    assert_eq!(first.query(&long("SET TRANSACTION READ ONLY")).error().code, 1205);
+    for sql in [&long("BEGIN"), "INSERT INTO left_over VALUES (5)", "COMMIT"] {
+        first.query(sql).ok(capabilities());
+    }
+    assert_eq!(stage.client().query("SELECT COUNT(*) FROM left_over WHERE v IN (4, 5)").rows(), "3");
 }
 
 #[test]

@@ -1,6 +1,12 @@
 //! What a session has been answered, and its connection doesn't know yet: the beginning of a transaction, and
 //! what was set for it before. Both are sent with the statement that follows.
 
+use crate::memory::FREE;
+
+/// A longer text goes to the server at once. A session holds three of them at most, which take less than what
+/// no client is charged for.
+pub(super) const TEXT_MAX: usize = FREE / 4;
+
 /// The beginning of a transaction.
 #[derive(Default)]
 pub(super) struct Opening {
@@ -65,13 +71,9 @@ impl Opening {
         self.begin = Some(sql.to_vec());
     }
 
-    /// Whether this ended a transaction that has begun.
+    /// Whether this ended a transaction that has begun, or took back what was set for one.
     pub(super) fn end(&mut self) -> bool {
-        let has_begun = self.begin.is_some();
-        if has_begun {
-            *self = Self::default();
-        }
-        has_begun
+        !std::mem::take(self).is_empty()
     }
 
     pub(super) const fn has_begun(&self) -> bool {
@@ -115,5 +117,6 @@ mod tests {
         opening.begin(b"again");
         assert_eq!(texts(&opening), [b"again"]);
         assert!(opening.end() && opening.is_empty() && !opening.end());
+        assert!(opening.set(Next::Isolation, b"four") && opening.end() && opening.is_empty());
     }
 }

@@ -21,7 +21,7 @@ use super::channel::{Channel, Incoming, Lost, Message};
 use super::classify::{Analysis, Explains, Kill, Killing, Leaves, Pin, dialect};
 use super::kill::kill_thread;
 use super::login::{LoggedIn, application, write_own_ok};
-use super::opening::{Access, Opening};
+use super::opening::{Access, Opening, TEXT_MAX};
 use super::pins::Kept;
 use super::proof::authenticate;
 use super::readings::{self, Wide};
@@ -372,7 +372,7 @@ impl Session {
             Killing::Nothing => {}
         }
         let is_free = self.permit.is_none() && self.server.is_none();
-        if is_free && self.status.contains(Status::AUTOCOMMIT) {
+        if is_free && sql.len() <= TEXT_MAX && self.status.contains(Status::AUTOCOMMIT) {
             let is_set = analysis.next.is_some_and(|next| self.opening.set(next, sql));
             if analysis.begins {
                 self.opening.begin(sql);

@@ -18,11 +18,12 @@ use wire::sql::statement::{Kind, Statement};
 use super::book::{Act, Effect};
 use super::effect::effect;
 use super::reject::Refusal;
+use crate::memory::FREE;
 
 /// How many statements a deferred transaction may keep pending; with more it becomes a real one.
 pub(crate) const PENDING_MAX: usize = 64;
-/// How many bytes of them.
-pub(crate) const PENDING_BYTES_MAX: usize = 16 * 1024;
+/// How many bytes of them, with its BEGIN: no more than what no client is charged for.
+pub(crate) const PENDING_BYTES_MAX: usize = FREE;
 
 /// Settings whose SET LOCAL is kept pending: bounds, memory and look-up, which change nothing until a
 /// statement runs, and custom ones (with a dot), which only functions and policies read.
@@ -197,6 +198,7 @@ impl Transaction {
     fn idle_control(&mut self, statement: &Statement<'_>) -> Control {
         match &statement.kind {
             Kind::Empty => Control::Empty,
+            Kind::Begin { .. } if statement.text.len() > PENDING_BYTES_MAX => Control::Forward,
             Kind::Begin { tag } => {
                 *self = Self::Deferred(Deferred::new(statement.text));
                 Control::Tag(tag.as_bytes())
@@ -572,5 +574,7 @@ mod tests {
         run(&mut transaction, "BEGIN");
         let long = format!("SAVEPOINT {}", "a".repeat(PENDING_BYTES_MAX));
         assert_eq!(run(&mut transaction, &long), "-");
+        let long = format!("BEGIN /* {} */ ISOLATION LEVEL SERIALIZABLE", "a".repeat(PENDING_BYTES_MAX));
+        assert_eq!(run(&mut Transaction::default(), &long), "-");
     }
 }

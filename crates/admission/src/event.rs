@@ -155,6 +155,16 @@ pub enum Event {
         /// How many requests wait behind newcomers from now on.
         late: usize,
     },
+    /// A target has come out of reach: requests take longer although fewer of them are present than the
+    /// service works on at once. Or it is within reach again.
+    TargetReach {
+        /// The type that has the target; `None`: the gate.
+        of: Option<RequestType>,
+        /// Whether it is out of reach.
+        is_out: bool,
+        /// On how many requests the service works at once.
+        places: u32,
+    },
     /// A class's share was adapted to goals, or how a goal stands has changed.
     ClassGoal(GoalNews),
     /// A type was forgotten: what it did counts for `other` from now on.

@@ -51,7 +51,7 @@ use crate::pace::Pace;
 use crate::policy::{AfterStall, Cost, Policy};
 use crate::rejection::deadline::Deadlines;
 use crate::rejection::queue_length::{IMMEDIATE_MAX, is_full};
-use crate::rejection::{Asked, Refusal, TooMany};
+use crate::rejection::{Asked, Place as RoomFor, Reach, Refusal, TooMany};
 use crate::request::{Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
 use crate::stalls::Stalls;
 use crate::tickets::{Alarm, Line, Place, Seat, Tickets};
@@ -196,9 +196,12 @@ impl Gate {
         let it = self.asked(slot);
         let mut instead = None;
         // The wait of a background class is no sign of too many, and refusing it shortens nobody's.
-        if !self.is_background(slot)
-            && let Some(too_many) = self.refusal.arrive(now, it, self.present())
-        {
+        let too_many =
+            if self.is_background(slot) { None } else { self.refusal.arrive(now, it, self.present()) };
+        if let Some(Reach { of, is_out }) = self.refusal.reach(it.request_type) {
+            self.report(Event::TargetReach { of, is_out, places: self.places() });
+        }
+        if let Some(too_many) = too_many {
             match self.settle(slot, too_many, Reason::Target) {
                 Settled::Refused(reason) => return self.reject(now, slot, reason),
                 Settled::Replaces(other) => instead = Some(other),
@@ -243,7 +246,12 @@ impl Gate {
         } else {
             takes * (1.0 + f64::from(self.present()) / f64::from(self.places()))
         };
-        Asked { request_type, work, has_place: self.present() < self.enough(), adds, judged }
+        let place = match self.present() {
+            present if present < self.places() => RoomFor::Own,
+            present if present < self.enough() => RoomFor::Shared,
+            _ => RoomFor::Taken,
+        };
+        Asked { request_type, work, place, adds, judged }
     }
 
     /// Whether a newcomer to this line can't make its deadline.

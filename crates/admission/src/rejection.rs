@@ -30,14 +30,23 @@ pub(crate) struct Asked {
     pub(crate) request_type: RequestType,
     /// What was expected of it when it arrived.
     pub(crate) work: Work,
-    /// Whether fewer than twice as many requests are present as the service works on at once.
-    pub(crate) has_place: bool,
+    pub(crate) place: Place,
     /// By how much it adds to the response times of all at most, in seconds, with the shortest first: it
     /// takes its own time, and delays each one that is present by that much, shared between those on which
     /// the service works at once. Infinite in order of arrival.
     pub(crate) adds: f64,
     /// Whether it was late is told already ([`Rule::be_late`]), or doesn't matter any more.
     pub(crate) judged: bool,
+}
+
+/// What room the service has for a request that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Fewer requests are present than the service works on at once: the request slows nobody down.
+    Own,
+    /// Fewer than twice as many are present.
+    Shared,
+    Taken,
 }
 
 /// What a request is one too many of.
@@ -47,6 +56,14 @@ pub(crate) enum TooMany {
     OfAll,
     /// Those that are held to the same target ([`Rule::are_held_together`]): only one of these might.
     OfItsOwn,
+}
+
+/// Another standing of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// `None`: the gate's target.
+    pub(crate) of: Option<RequestType>,
+    pub(crate) is_out: bool,
 }
 
 /// A rule that refuses some requests. Nothing that it does needs a timer: what its state would have become
@@ -111,6 +128,13 @@ pub(crate) trait Rule: core::fmt::Debug + Send {
     /// What it knows and does.
     fn state(&self) -> Refusing {
         Refusing::default()
+    }
+
+    /// Whether the target to which requests of this type are held has come out of reach, or into it, since
+    /// that was asked last; and whether it is the type's own.
+    fn reach(&mut self, request_type: RequestType) -> Option<Reach> {
+        let _ = request_type;
+        None
     }
 
     /// The target that this type has of its own.
@@ -202,6 +226,11 @@ impl Refusal {
     /// A request arrives while `present` requests are present. Returns whether it is one too many.
     pub(crate) fn arrive(&mut self, now: Instant, it: Asked, present: u32) -> Option<TooMany> {
         self.rule.arrive(now, it, present, &mut self.chance)
+    }
+
+    /// Whether the target of this type's requests has another standing since that was asked last.
+    pub(crate) fn reach(&mut self, request_type: RequestType) -> Option<Reach> {
+        self.rule.reach(request_type)
     }
 
     /// Whether requests of these two types are held to one and the same target.

@@ -118,6 +118,8 @@ pub struct Refusing {
     /// How many requests may be present (wait or be in flight) before the next is refused. Where types have
     /// targets of their own, this counts the other requests only.
     pub bound: Option<f64>,
+    /// Requests take longer than the target although fewer are present than the service works on at once.
+    pub is_out_of_reach: bool,
 }
 
 /// One request that waits.
@@ -184,4 +186,6 @@ pub struct HeldTarget {
     /// How many requests of the type might be present when the last one arrived; `None` while nothing limits
     /// them.
     pub bound: Option<f64>,
+    /// They take longer although fewer requests are present than the service works on at once.
+    pub is_out_of_reach: bool,
 }

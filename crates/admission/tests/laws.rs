@@ -366,6 +366,7 @@ impl World {
                 | Event::GroupDissolved { .. }
                 | Event::LongLimitMoved { .. }
                 | Event::Stalled { .. }
+                | Event::TargetReach { .. }
                 | Event::ClassGoal(_)
                 | Event::TypeForgotten { .. } => {}
             }

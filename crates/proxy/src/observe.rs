@@ -136,6 +136,9 @@ pub enum Change {
         /// How many requests wait behind newcomers.
         late: usize,
     },
+    /// A target (of this type; `None`: the gate's) has come out of reach of a service that works on so many
+    /// requests at once, or (`None`) is within reach again.
+    TargetReach(Option<Arc<str>>, Option<u32>),
     /// A class's share was adapted to goals, or a goal can or can't be met: in words.
     Goal(String),
     /// The long lane became wider or narrower by what was found of the service.
@@ -469,6 +472,10 @@ impl Observer {
             Event::Stalled { lasted, late } => {
                 self.totals.stalls += 1;
                 self.note(Change::Stalled { lasted, late });
+            }
+            Event::TargetReach { of, is_out, places } => {
+                let label = of.map(|request_type| Arc::clone(&self.entry(request_type).label));
+                self.note(Change::TargetReach(label, is_out.then_some(places)));
             }
             Event::ClassGoal(news) => self.note(Change::Goal(self.class_names.text(&news))),
             Event::TypeForgotten { request_type } => self.forget(request_type),

@@ -8,7 +8,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use admission::{Duration, Goal, Instant, LongLimit, Order, Policy, Rejection, Targets, Work};
+use admission::{Duration, Event, Goal, Instant, LongLimit, Order, Policy, Rejection, Targets, Work};
 use common::target::{Reached, open_door, reached_by};
 use sim::{
     Arrivals, Collapse, Distribution, End, Kind, Mix, Observer, Rate, Sample, Scenario, Source, Steering,
@@ -223,6 +223,35 @@ fn targets_that_change_in_an_overload_are_held_from_then_on() {
                 assert_within("search", search, target_ms, 0.9..=1.1);
                 assert_within("report", report, 3_000, 0.7..=1.1);
             }
+        }
+    }
+}
+
+/// A service of 64 cores at half its load, where a request takes 100 ms alone. No refusal shortens anything.
+#[test]
+fn a_target_below_what_a_request_takes_alone_is_told() {
+    let lognormal = Distribution::Lognormal { mean: ms(100), cv: 1.0 };
+    let types = vec![Kind::new("any", lognormal)];
+    for rejection in [targets(mean(95), &[]), targets(p95(95), &[]), targets(NONE, &[(0, mean(95))])] {
+        let source = Source::new(Arrivals::Poisson(Rate::constant(320.0)), Mix::Shares(vec![1.0]));
+        let upstream = Upstream::sharing(64, Collapse::None);
+        let run = run(&Scenario {
+            seed: 11,
+            duration: Duration::from_secs(120),
+            warm_up: Duration::from_secs(30),
+            end: End::Cut,
+            ..Scenario::new(for_http(rejection.clone()), types.clone(), source, upstream)
+        });
+        let run = run.expect("a sound run");
+        let is_told =
+            |&(_, event): &(Instant, Event)| matches!(event, Event::TargetReach { is_out: true, .. });
+        let of = |&(_, event): &(Instant, Event)| matches!(event, Event::TargetReach { of: Some(_), .. });
+        let Rejection::Target(Targets { types: own, .. }) = &rejection else { unreachable!() };
+        assert!(run.events.iter().any(is_told), "{rejection:?} isn't told");
+        assert_eq!(run.events.iter().any(of), !own.is_empty(), "{rejection:?}: of the type");
+        if let Rejection::Target(Targets { all: Goal { mean: Some(_), .. }, .. }) = &rejection {
+            let reached = reached_by(&run, 64, 30, 120, |_| true);
+            assert!(reached.refused < 0.03, "{:.3} are refused for a mean", reached.refused);
         }
     }
 }

@@ -36,6 +36,9 @@
 //! isn't refused if it lowers the mean: its own time and the delay of others are below T_ref (1 − d/ln 3),
 //! d above 0, so that wrong estimates can't miss the target for good. Nor is it while fewer are present.
 //!
+//! **Out of reach.** A target whose bound is below the number of requests that the service works on at once,
+//! for longer than the feedback takes to settle, is out of reach, and that is told.
+//!
 //! **Targets of types.** The requests of a type that has a target of its own are a group, and all others
 //! are one, held to the gate's target if it has one: a type's target takes the place of the gate's, the
 //! mean and the p95. Each group is held as above, with its own N, X, λ and D: first its own are refused.
@@ -54,8 +57,7 @@
 //!
 //! **Parameters** stand in `hold.rs` and `offered.rs`, each with its reason; the operator states a target.
 //!
-//! **When it fails.** A p95 below what an idle service takes refuses everybody but one. What varies for
-//! longer than the credit lasts looks like overload: up to 0.6 % are refused at a load of 0.7. A target of
+//! **When it fails.** A p95 below what an idle service takes refuses everybody but one. What varies for longer than the credit lasts looks like overload: up to 0.6 % are refused at a load of 0.7. A target of
 //! less than about five service times can't be held with a busy service at loads near 1. The mean may
 //! hide the price: under shortest first a long request waits for seconds within a mean of 150 ms. Where
 //! about as many requests are long as may be late, the p95 of a minute jumps between what the short ones
@@ -69,7 +71,7 @@ mod offered;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use super::{Asked, Rule, TooMany};
+use super::{Asked, Reach, Rule, TooMany};
 use crate::chance::Chance;
 use crate::policy::{Goal, Rejection, Targets};
 use crate::request::RequestType;
@@ -225,7 +227,7 @@ impl Rule for Target {
         if too_many.is_none() && f64::from(present) + dither >= by_groups {
             let binding = whose.map_or(self.rest.as_mut(), |request_type| self.types.get_mut(&request_type));
             if let Some(group) = binding {
-                group.hold.refuse_another(now);
+                group.hold.refuse_another(now, it.place);
             }
             too_many = Some(TooMany::OfAll);
         }
@@ -262,14 +264,26 @@ impl Rule for Target {
     }
 
     fn state(&self) -> Refusing {
-        Refusing { bound: self.bound.is_finite().then_some(self.bound), ..Refusing::default() }
+        let hold = self.rest.as_ref().map_or(&self.all, |group| &group.hold);
+        let bound = self.bound.is_finite().then_some(self.bound);
+        Refusing { bound, is_out_of_reach: hold.is_out_of_reach(), ..Refusing::default() }
+    }
+
+    fn reach(&mut self, request_type: RequestType) -> Option<Reach> {
+        let of = self.types.contains_key(&request_type).then_some(request_type);
+        let changed = match self.group(request_type) {
+            Some(group) => group.hold.has_changed_reach(),
+            None => self.all.has_changed_reach(),
+        };
+        changed.map(|is_out| Reach { of, is_out })
     }
 
     fn target_of(&self, request_type: RequestType) -> Option<HeldTarget> {
         let group = self.types.get(&request_type)?;
         let bound = group.hold.last_bound();
         let bound = bound.is_finite().then_some(bound);
-        Some(HeldTarget { goal: group.goal, present: group.present, bound })
+        let is_out_of_reach = group.hold.is_out_of_reach();
+        Some(HeldTarget { goal: group.goal, present: group.present, bound, is_out_of_reach })
     }
 
     fn change(&mut self, policy: &Rejection, now: Instant) -> bool {
@@ -292,6 +306,7 @@ impl Rule for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rejection::Place;
     use crate::work::Work;
 
     const MS: u64 = 1_000_000;
@@ -315,7 +330,7 @@ mod tests {
             let it = Asked {
                 request_type,
                 work: Work::from_nanos(10 * MS),
-                has_place: false,
+                place: Place::Taken,
                 adds: f64::INFINITY,
                 judged: false,
             };

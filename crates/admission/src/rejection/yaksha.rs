@@ -158,13 +158,14 @@ impl Rule for Yaksha {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rejection::Place;
     use crate::request::RequestType;
     use crate::work::Work;
 
     const ANY: Asked = Asked {
         request_type: RequestType(0),
         work: Work::ZERO,
-        has_place: false,
+        place: Place::Taken,
         adds: f64::INFINITY,
         judged: false,
     };

@@ -90,6 +90,10 @@ pub struct GateStatus {
     /// Whether the service answers nothing.
     #[serde(default)]
     pub stalled: bool,
+    /// Whether requests take longer than the gate's target although fewer are present than the service
+    /// works on at once.
+    #[serde(default)]
+    pub target_out_of_reach: bool,
     pub in_flight: usize,
     /// Observing, how many really are.
     #[serde(default)]
@@ -344,6 +348,9 @@ pub struct TargetReport {
     /// The most that might be present when a request last came, before the next one is refused. None while
     /// nothing limits them.
     pub present_bound: Option<f64>,
+    /// Whether they take longer although fewer requests are present than the service works on at once.
+    #[serde(default)]
+    pub out_of_reach: bool,
 }
 
 /// A time around which executions of a type gather.
@@ -404,6 +411,7 @@ impl GateStatus {
             queued: snapshot.queued,
             late: snapshot.late,
             stalled: snapshot.stalled,
+            target_out_of_reach: snapshot.refusing.is_out_of_reach,
             in_flight: snapshot.in_flight,
             really_in_flight: gate.driver().and_then(Driver::really_in_flight),
             suspended: snapshot.suspended,
@@ -537,6 +545,7 @@ impl From<&HeldTarget> for TargetReport {
             p95_seconds: target.goal.p95.map(|p95| p95.as_secs_f64()),
             present: target.present,
             present_bound: target.bound,
+            out_of_reach: target.is_out_of_reach,
         }
     }
 }

@@ -173,6 +173,14 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         read: |gate, out| out.gauge(&[], gate.snapshot.refusing.bound.unwrap_or(f64::INFINITY)),
     },
     Metric {
+        name: "target_out_of_reach",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "1 while requests take longer than the gate's target although fewer are present than the service works on at once",
+        read: |gate, out| out.gauge(&[], f64::from(u8::from(gate.snapshot.refusing.is_out_of_reach))),
+    },
+    Metric {
         name: "retry_after",
         in_seconds: Seconds::Yes,
         kind: Kind::Gauge,

@@ -51,6 +51,18 @@ pub(crate) fn log_changes(gate: &str, lanes: &Lanes, changes: &[Change]) {
                     "the service answered nothing for long; requests that waited come after newcomers"
                 );
             }
+            Change::TargetReach(label, Some(places)) => {
+                tracing::warn!(
+                    gate,
+                    r#type = label.as_deref(),
+                    places,
+                    "the target is out of reach: requests take longer although fewer are present than the service \
+                     works on at once. State a longer target, or make the service faster"
+                );
+            }
+            Change::TargetReach(label, None) => {
+                tracing::info!(gate, r#type = label.as_deref(), "the target is within reach again");
+            }
             Change::Goal(text) => tracing::info!(gate, "{text}"),
             Change::LongLimit { from, to, parallelism } => {
                 tracing::info!(gate, from, to, parallelism, "another limit of the long lane");

@@ -83,6 +83,7 @@ impl GateView for Fake {
                 goal: Goal { mean: Some(Duration::from_millis(100)), p95: None },
                 present: 5,
                 bound: Some(7.5),
+                is_out_of_reach: false,
             }),
         };
         Snapshot {
@@ -267,8 +268,13 @@ async fn the_table_joins_what_was_learned_with_what_was_counted() {
     assert_eq!((types[0].work_share, types[0].requests.succeeded_total), (0.75, 3));
     assert_eq!((types[0].lane.as_str(), types[0].work_seconds, types[0].variation), ("long", 0.06, None));
     assert_eq!((types[0].samples, types[0].in_flight, types[0].queued), (9, 2, 3));
-    let target =
-        TargetReport { mean_seconds: Some(0.1), p95_seconds: None, present: 5, present_bound: Some(7.5) };
+    let target = TargetReport {
+        mean_seconds: Some(0.1),
+        p95_seconds: None,
+        present: 5,
+        present_bound: Some(7.5),
+        out_of_reach: false,
+    };
     assert_eq!((types[0].target, types[1].target), (Some(target), None));
 
     assert_eq!(get(address, "/types?gate=nobody").await.0, "HTTP/1.1 404 Not Found");

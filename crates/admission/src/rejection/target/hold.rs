@@ -5,8 +5,8 @@
 use super::model;
 use super::offered::Offered;
 use crate::policy::Goal;
-use crate::rejection::Asked;
 use crate::rejection::drain::Drain;
+use crate::rejection::{Asked, Place};
 use crate::time::{Duration, Instant};
 
 /// The time constant of the feedback, in seconds: a debt is paid back in it, so that a step has settled
@@ -29,6 +29,8 @@ const MEMORY: f64 = 10.0;
 const MIX: f64 = 1_000.0;
 /// How long after a refusal the target counts as what limits. Without one, too few late requests say nothing.
 const LIMITS: Duration = Duration::from_secs(5);
+/// A target is out of reach when its bound was too low for so long: the feedback has settled by then.
+const SETTLES: Duration = Duration::from_secs(5 * PATIENCE as u64);
 /// The initial ratio of the p95 to the mean. In a queue in order of arrival it is 1.2, for exponential times
 /// 3.
 const SPREAD: f64 = 2.0;
@@ -81,6 +83,11 @@ pub(crate) struct Hold {
     refused: Option<Instant>,
     /// When a request that is held to another target was last refused for this one.
     others_refused: Option<Instant>,
+    /// Since when without a pause, and when last, the bound was below the number that the service works on at
+    /// once. To refuse then is in vain.
+    vain: Option<(Instant, Instant)>,
+    /// Whether the target was out of reach when that was asked last.
+    was_out: bool,
     /// When requests last took longer than the mean target on average.
     missed: Option<Instant>,
     /// By how much the response times of late are above the target, in request-seconds.
@@ -145,6 +152,8 @@ impl Hold {
             until: now,
             refused: None,
             others_refused: None,
+            vain: None,
+            was_out: false,
             missed: None,
             debt: 0.0,
             spread: 0.0,
@@ -224,8 +233,17 @@ impl Hold {
     }
 
     /// Somebody who is held to another target is refused for this one: too few late ones are news then, too.
-    pub(crate) const fn refuse_another(&mut self, now: Instant) {
+    pub(crate) fn refuse_another(&mut self, now: Instant, place: Place) {
         self.others_refused = Some(now);
+        self.note_below(now, place);
+    }
+
+    /// The bound is below the number that is present, where the service has this room.
+    fn note_below(&mut self, now: Instant, place: Place) {
+        if place == Place::Own {
+            let since = self.vain.filter(|&(_, last)| is_recent(Some(last), now));
+            self.vain = Some((since.map_or(now, |(since, _)| since), now));
+        }
     }
 
     /// One arrives that is expected to take so much. Whether it may join so many; `dither` is uniform from
@@ -239,14 +257,31 @@ impl Hold {
             // Credit is for the bursts of a calm time.
             self.debt = self.debt.max(0.0);
         }
-        let is_of_all = self.scope == Scope::All && self.p95.is_none();
+        if f64::from(present) + dither < self.bound(now).max(1.0) {
+            return true;
+        }
         let [mean, _] = self.held(self.drain.rate(now));
-        let lowers = is_of_all && mean.is_some_and(|held| it.has_place || it.adds < held.spared());
-        let admits = lowers || f64::from(present) + dither < self.bound(now).max(1.0);
+        let mean = mean.filter(|_| self.scope == Scope::All && self.p95.is_none());
+        self.note_below(now, it.place);
+        let lowers = |held: Held| it.place != Place::Taken || it.adds < held.spared();
+        let admits = mean.is_some_and(lowers);
         if !admits {
             self.refused = Some(now);
         }
         admits
+    }
+
+    /// Whether fewer requests than the service works on at once are too many for the target. Fewer of them
+    /// would take as long.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        let lasts = |(since, last): (Instant, Instant)| last.since(since) >= SETTLES;
+        self.vain.is_some_and(|vain| is_recent(Some(vain.1), self.until) && lasts(vain))
+    }
+
+    /// Whether it is, if that has changed since this was asked.
+    pub(crate) fn has_changed_reach(&mut self) -> Option<bool> {
+        let is_out = self.is_out_of_reach();
+        (core::mem::replace(&mut self.was_out, is_out) != is_out).then_some(is_out)
     }
 
     /// How many requests may be present.
@@ -338,7 +373,7 @@ mod tests {
     const ASKED: Asked = Asked {
         request_type: RequestType(1),
         work: Work::from_nanos(20 * MS),
-        has_place: false,
+        place: Place::Taken,
         adds: f64::INFINITY,
         judged: false,
     };

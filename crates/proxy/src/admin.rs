@@ -21,11 +21,11 @@
 //! (`Admin::build`).
 
 use std::io;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use admission::{Capacity, ClassId, Instant, PoolSet, Snapshot};
+use admission::Instant;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -38,13 +38,9 @@ use tokio::task::spawn_blocking;
 
 use crate::clock::Clock;
 use crate::command::Commands;
-use crate::gate::Driver;
-pub use crate::lateness::LatenessView;
-use crate::logins::LoginCounts;
 use crate::memory;
 use crate::metrics::shown::{Shown, TYPES_MAX};
-use crate::observe::{Totals, TypeRow};
-use crate::postgres::CeilingView;
+use crate::metrics::{ProcessScrape, ReloadsView, Scrape};
 use crate::shutdown::{Phase, Shutdown};
 use crate::upstream::health::Condition;
 
@@ -73,13 +69,14 @@ pub use token::{Token, TokenError};
 pub use why::{OvertakersReport, StoryReport, TypeCountReport, WaitReport, WhyReport};
 
 pub use crate::groups::ProcessorStatus;
-pub use crate::upstream::pool::SessionChangesView;
+pub use crate::lateness::LatenessView;
+pub use crate::sql::SessionChangesView;
+pub use crate::upstream::health::UpstreamView;
+pub use crate::view::{CeilingView, ClientsView, GateView, PoolView, UplinkReport};
 pub use classes::ClassStatus;
-pub(crate) use classes::named_classes;
 pub use report::{
     CountsReport, GateStatus, GateTypes, GoalReport, LatenessReport, MemoryStatus, PoolStatus,
-    PrincipalReport, Status, TargetReport, TimesReport, TypeReport, TypesReport, UplinkReport,
-    UpstreamStatus,
+    PrincipalReport, Status, TargetReport, TimesReport, TypeReport, TypesReport, UpstreamStatus,
 };
 
 /// The most admin connections at once: a few scrapers and people.
@@ -90,219 +87,6 @@ pub const IDLE_MAX: Duration = Duration::from_secs(120);
 const LAST_ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How often a process that ends looks whether all have their answers.
 const ANSWER_LOOK: Duration = Duration::from_millis(5);
-
-/// What a gate shows of itself. Called for each scrape, never for a request.
-pub trait GateView: Send + Sync {
-    /// Its driver, where there is a real one. What the driver knows is told from there.
-    fn driver(&self) -> Option<&Driver> {
-        None
-    }
-    /// Its name in the config.
-    fn name(&self) -> &str {
-        self.driver().map_or("", Driver::name)
-    }
-    /// `"enforce"` or `"observe"`. When observing, waits and refusals are what *would* have been decided.
-    fn mode(&self) -> &'static str;
-    /// Where clients connect.
-    fn listen(&self) -> String;
-    /// Where the service listens.
-    fn upstream(&self) -> String;
-    /// The state of its admission.
-    fn snapshot(&self) -> Snapshot {
-        self.driver().map(Driver::snapshot).unwrap_or_default()
-    }
-    /// The capacity that is in force.
-    fn capacity(&self) -> Capacity {
-        self.driver().map_or(Capacity::Unlimited, |driver| driver.policy().capacity)
-    }
-    /// Another capacity, until the configuration is read again.
-    fn set_capacity(&self, capacity: Capacity) {
-        if let Some(driver) = self.driver() {
-            driver.update_policy(|policy| policy.capacity = capacity);
-        }
-    }
-    /// How many entries of its trace were left out, if it writes one.
-    fn trace_lost(&self) -> Option<u64> {
-        self.driver()?.trace_lost()
-    }
-    /// What each type did.
-    fn types(&self) -> Vec<TypeRow> {
-        self.driver().map(Driver::types).unwrap_or_default()
-    }
-    /// What all did.
-    fn totals(&self) -> Totals {
-        self.driver().map(Driver::totals).unwrap_or_default()
-    }
-    /// What a service class of the snapshot is called.
-    fn class_name(&self, class: ClassId) -> Option<Arc<str>> {
-        let _ = class;
-        None
-    }
-    /// What is known of the control group of a class.
-    fn processor(&self, class: ClassId) -> Option<ProcessorStatus> {
-        let _ = class;
-        None
-    }
-    /// The addresses of its service, and whether each is there.
-    fn upstreams(&self) -> Vec<UpstreamView> {
-        Vec::new()
-    }
-    /// Its pools of server connections.
-    fn pools(&self) -> Vec<PoolView>;
-    /// The databases whose requests an operator holds up; `*` for all.
-    fn paused(&self) -> Vec<String> {
-        let is_paused = self.driver().is_some_and(|driver| driver.paused() == PoolSet::ALL);
-        is_paused.then(|| "*".to_owned()).into_iter().collect()
-    }
-    /// Holds up requests for a database, or all.
-    ///
-    /// # Errors
-    /// Why it can't.
-    fn pause(&self, database: Option<&str>) -> Result<(), String> {
-        if self.mode() == "observe" {
-            return Err("this gate only observes: it holds nobody up".to_owned());
-        }
-        if database.is_some() {
-            return Err("only gates for PostgreSQL pause one database; pause the whole gate".to_owned());
-        }
-        match self.driver().map(|driver| driver.pause(PoolSet::ALL)) {
-            Some(PoolSet::ALL) => Err("already paused".to_owned()),
-            _ => Ok(()),
-        }
-    }
-    /// Lets paused requests go.
-    ///
-    /// # Errors
-    /// Why it can't.
-    fn resume(&self, database: Option<&str>) -> Result<(), String> {
-        if database.is_some() {
-            return Err("only gates for PostgreSQL pause one database; resume the whole gate".to_owned());
-        }
-        match self.driver().map(|driver| driver.pause(PoolSet::NONE)) {
-            Some(PoolSet::ALL) => Ok(()),
-            _ => Err("not paused".to_owned()),
-        }
-    }
-    /// How many requests for a database, or all, are in flight.
-    fn in_flight_of(&self, database: Option<&str>) -> usize {
-        let _ = database;
-        self.snapshot().in_flight
-    }
-    /// Its clients.
-    fn clients(&self) -> ClientsView;
-    /// How many server connections it has found, where it looks for that.
-    fn ceiling(&self) -> Option<CeilingView> {
-        None
-    }
-    /// Whether it keeps up with its own clients, if it looks at that.
-    fn lateness(&self) -> Option<LatenessView> {
-        None
-    }
-    /// The link to its clients, where responses wait for that.
-    fn uplink(&self) -> Option<UplinkReport> {
-        None
-    }
-    /// What it has answered by itself, not the judge: each reason, and how often.
-    fn own_answers(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-    /// Why sessions keep their connections: each reason and how many sessions it pins now.
-    fn pins(&self) -> Vec<(&'static str, u32)> {
-        Vec::new()
-    }
-}
-
-/// One address of a gate's service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UpstreamView {
-    /// Where it is.
-    pub address: String,
-    /// Whether it is there.
-    pub condition: Condition,
-    /// For how long it has been so.
-    pub since: Duration,
-    /// How often it has failed.
-    pub failures: u64,
-    /// Why it failed last, and how long ago.
-    pub last_error: Option<(String, Duration)>,
-}
-
-/// One pool of server connections.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PoolView {
-    /// The user that it logged in as.
-    pub user: String,
-    /// Its database.
-    pub database: String,
-    /// Connections that exist.
-    pub connections: u32,
-    /// Existing connections that nobody uses.
-    pub idle: u32,
-    /// Connections beside those, on which texts are prepared (PostgreSQL).
-    pub spare: u32,
-    /// How often connections went to another session, where sessions share them.
-    pub session_changes: Option<SessionChangesView>,
-}
-
-/// The clients of one gate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClientsView {
-    /// Clients connected now, logging in or logged in.
-    pub connected: usize,
-    /// Clients logging in now.
-    pub logging_in: usize,
-    /// Logins that succeeded.
-    pub logins_succeeded: u64,
-    /// Logins that failed, for whatever reason.
-    pub logins_failed: u64,
-    /// Clients turned away because `max_clients` were connected.
-    pub refused: u64,
-    /// Connections now that have not become sessions yet.
-    pub unfinished: u64,
-    /// Of the failed logins: those with a wrong password or an unknown user, by the gate's own judgment.
-    pub denied: u64,
-    /// Of the failed logins: those not tried after too many failures of their address.
-    pub limited: u64,
-    /// Of the failed logins: those that took longer than `login_timeout`.
-    pub late: u64,
-    /// Questions of `auth_query` that found a user.
-    pub auth_queries_found: u64,
-    /// Those that found none.
-    pub auth_queries_unknown: u64,
-    /// Those that the server did not answer.
-    pub auth_queries_failed: u64,
-    /// Server connections that the gate opened by itself to refill pools.
-    pub openings_succeeded: u64,
-    /// Those that it could not open.
-    pub openings_failed: u64,
-}
-
-impl ClientsView {
-    /// What is counted of logins.
-    pub(crate) fn of(counts: &LoginCounts) -> Self {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Self {
-            logins_succeeded: of(&counts.succeeded),
-            logins_failed: of(&counts.failed),
-            refused: of(&counts.refused),
-            unfinished: of(&counts.unfinished),
-            denied: of(&counts.denied),
-            limited: of(&counts.limited),
-            late: of(&counts.late),
-            ..Self::default()
-        }
-    }
-}
-
-/// How often the configuration was read again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ReloadsView {
-    pub(crate) succeeded: u64,
-    /// It was wrong, and nothing has changed.
-    pub(crate) failed: u64,
-    /// The last time it was.
-    pub(crate) failed_last: bool,
-}
 
 /// The lock of the task that builds an answer.
 type Building = tokio::sync::Mutex<()>;
@@ -417,14 +201,6 @@ impl Admin {
         self.types_shown.store(most, Ordering::Relaxed);
     }
 
-    pub(crate) fn types_shown(&self) -> usize {
-        self.types_shown.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn shown(&self) -> &Shown {
-        &self.shown
-    }
-
     /// The configuration was read again, and holds.
     pub fn note_reload(&self) {
         let mut reloads = self.reloads.lock();
@@ -435,10 +211,6 @@ impl Admin {
     pub fn note_failed_reload(&self) {
         let mut reloads = self.reloads.lock();
         *reloads = ReloadsView { failed: reloads.failed + 1, failed_last: true, ..*reloads };
-    }
-
-    pub(crate) fn reloads(&self) -> ReloadsView {
-        *self.reloads.lock()
     }
 
     /// Shows one more gate.
@@ -457,10 +229,6 @@ impl Admin {
         self.phase.store(DRAINING, Ordering::Release);
     }
 
-    pub(crate) fn version(&self) -> &'static str {
-        self.version
-    }
-
     pub(crate) fn uptime(&self) -> Duration {
         self.clock.now().since(Instant::ZERO)
     }
@@ -472,6 +240,18 @@ impl Admin {
     /// The gates, so that none is asked with the lock held.
     pub(crate) fn gates(&self) -> Vec<Arc<dyn GateView>> {
         self.gates.read().clone()
+    }
+
+    /// What `/metrics` tells now.
+    fn scrape(&self) -> Scrape {
+        let process = ProcessScrape {
+            version: self.version,
+            ready: self.is_ready(),
+            uptime_seconds: self.uptime().as_secs_f64(),
+            memory: memory::view(),
+            reloads: *self.reloads.lock(),
+        };
+        Scrape::of(process, &self.gates(), &self.shown, self.types_shown.load(Ordering::Relaxed))
     }
 
     /// Builds an answer that looks at every type. One is built at a time, and on none of the runtime's
@@ -537,7 +317,7 @@ pub fn router(admin: Arc<Admin>, door: Door) -> Router {
 async fn metrics(State(Desk { admin, .. }): State<Desk>, headers: HeaderMap) -> Response {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_plain = accepted.contains("text/plain") && !accepted.contains("application/openmetrics-text");
-    let encode = move |admin: &Admin| match crate::metrics::encode(admin) {
+    let encode = move |admin: &Admin| match crate::metrics::encode(admin.scrape()) {
         Ok(text) if is_plain => {
             let head = [(header::CONTENT_TYPE, crate::metrics::PLAIN_CONTENT_TYPE)];
             (head, crate::metrics::plain(&text)).into_response()

@@ -12,11 +12,10 @@ use std::time::SystemTime;
 
 use admission::{Instant, PoolId};
 
-use crate::admin::{GateView, PoolView};
 use crate::command::Commands;
-use crate::stats;
+use crate::sql::{ServerInHand, stats};
 use crate::upstream::address::Address;
-use crate::upstream::pool::IdleServer;
+use crate::view::{GateView, PoolView};
 
 pub(crate) mod act;
 pub(crate) mod lists;
@@ -101,9 +100,11 @@ pub(crate) enum Activity {
     InTransaction,
 }
 
-/// A server connection in a session's hands.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ServerInHand {
+/// A server connection that no session has now.
+#[derive(Clone, Debug)]
+pub(crate) struct IdleServer {
+    pub(crate) user: String,
+    pub(crate) database: String,
     pub(crate) id: u64,
     pub(crate) process_id: u32,
     pub(crate) connected: SystemTime,

@@ -1,7 +1,6 @@
 //! The data planes of Gatekeeper: sockets, pools and timers around the judge.
 
 pub mod admin;
-mod asking;
 mod cause;
 mod classes;
 mod clock;
@@ -13,7 +12,6 @@ pub mod http;
 mod lateness;
 pub mod learned;
 mod listener;
-mod logins;
 pub mod memory;
 pub mod metrics;
 pub mod mysql;
@@ -31,15 +29,13 @@ mod relay;
 pub mod shadow;
 pub mod shutdown;
 mod source;
-mod sql_class;
-mod sql_type;
-mod stats;
+mod sql;
 mod stream;
 pub mod tls;
 pub mod trace;
 mod turns;
 mod upstream;
-mod users_file;
+mod view;
 mod why;
 
 pub use classes::TenantBy;
@@ -47,8 +43,8 @@ pub use console::{ConfigRow, Console};
 pub use groups::ClassGroup;
 pub use listener::{Door, Listener, leave_socket_files, own_socket_files, remedy};
 pub use network::Network;
-pub use sql_class::SqlClassRule;
-pub use sql_type::request_type_named;
+pub use sql::class::SqlClassRule;
+pub use sql::request_type::request_type_named;
 pub use stream::Keepalive;
 pub use upstream::address::{Address, ConnectError};
 pub use upstream::health::{Condition, Health};

@@ -20,8 +20,6 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::admin::Admin;
-
 mod alerts;
 mod board;
 mod class;
@@ -42,7 +40,8 @@ use declared::GATE;
 use pool::POOL;
 use process::{PROCESS, SYSTEM};
 use samples::Samples;
-use scrape::{GateScrape, Scrape};
+use scrape::GateScrape;
+pub(crate) use scrape::{ProcessScrape, ReloadsView, Scrape};
 use types::TYPES;
 
 /// The media type of `/metrics`.
@@ -126,10 +125,10 @@ impl<S> Metric<S> {
 ///
 /// # Errors
 /// Never in practice: the encoder writes to a string.
-pub fn encode(admin: &Admin) -> Result<String, fmt::Error> {
+pub(crate) fn encode(scrape: Scrape) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(process::Figures::now()));
-    registry.sub_registry_with_prefix(PREFIX).register_collector(Box::new(Scrape::of(admin)));
+    registry.sub_registry_with_prefix(PREFIX).register_collector(Box::new(scrape));
     let mut text = String::new();
     encode_registry(&mut text, &registry)?;
     // As the format has it: the encoder writes Rust's word.

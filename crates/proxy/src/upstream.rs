@@ -1,7 +1,6 @@
-//! The protected service's side: where it is, and the connections to it.
+//! The protected service's side: where it is, how it is reached, and whether it is there.
 
 pub(crate) mod address;
 pub(crate) mod dial;
 pub(crate) mod health;
-pub(crate) mod pool;
 pub(crate) mod resolver;

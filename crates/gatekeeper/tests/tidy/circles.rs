@@ -37,36 +37,46 @@ pub(super) fn members(sources: &[(&Path, &str)]) -> Vec<String> {
 }
 
 fn edges(modules: &BTreeMap<Place, &str>) -> Edges {
-    let path = Regex::new(r"\b(crate|super)((?:::\w+)*)(?:::\{([^;]*?)\}[;,\n])?").expect("a pattern");
+    let path = beginning_with("crate|super");
     let mut edges = Edges::new();
     for (place, text) in modules.iter().filter(|(place, _)| !place.iter().any(|part| part == "tests")) {
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        let code: String = code
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("//"))
-            .fold(String::new(), |code, line| code + line + "\n");
-        for found in path.captures_iter(&code) {
-            let mut base = if &found[1] == "crate" { &[] } else { &place[..place.len().saturating_sub(1)] };
-            let mut parts: Vec<&str> = found[2].split("::").filter(|part| !part.is_empty()).collect();
-            while parts.first() == Some(&"super") {
-                base = &base[..base.len().saturating_sub(1)];
-                parts.remove(0);
+        for parts in paths(&path, code) {
+            let ups = parts.iter().take_while(|part| *part == "super").count();
+            let base = if ups == 0 { &[] } else { &place[..place.len().saturating_sub(ups)] };
+            let mut target: Place = base.iter().chain(parts.iter().skip(ups.max(1))).cloned().collect();
+            while !target.is_empty() && !modules.contains_key(&target) {
+                target.pop();
             }
-            for name in names(found.get(3).map(|names| names.as_str())) {
-                let target = base.iter().map(String::as_str).chain(parts.iter().copied()).chain(name);
-                let mut target: Place = target.map(str::to_owned).collect();
-                while !target.is_empty() && !modules.contains_key(&target) {
-                    target.pop();
-                }
-                let shared = place.iter().zip(&target).take_while(|(one, other)| one == other).count();
-                if let (Some(from), Some(to)) = (place.get(shared), target.get(shared)) {
-                    let folder = edges.entry(place[..shared].to_vec()).or_default();
-                    folder.entry(from.clone()).or_default().insert(to.clone());
-                }
+            let shared = place.iter().zip(&target).take_while(|(one, other)| one == other).count();
+            if let (Some(from), Some(to)) = (place.get(shared), target.get(shared)) {
+                let folder = edges.entry(place[..shared].to_vec()).or_default();
+                folder.entry(from.clone()).or_default().insert(to.clone());
             }
         }
     }
     edges
+}
+
+/// What finds the paths whose first part is one of these, with what stands in braces behind them.
+pub(super) fn beginning_with(first: &str) -> Regex {
+    Regex::new(&format!(r"\b({first})((?:::\w+)*)(?:::\{{([^;]*?)\}}[;,\n])?")).expect("a pattern")
+}
+
+/// The paths in a piece of code, each as its parts. Comments don't count.
+pub(super) fn paths(path: &Regex, code: &str) -> Vec<Vec<String>> {
+    let code: String = code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .fold(String::new(), |code, line| code + line + "\n");
+    let whole = |found: regex::Captures<'_>| {
+        let parts = found[2].split("::").filter(|part| !part.is_empty());
+        let outer: Vec<String> = [&found[1]].into_iter().chain(parts).map(str::to_owned).collect();
+        let names = names(found.get(3).map(|names| names.as_str()));
+        let inner = names.into_iter().map(|name| name.into_iter().map(str::to_owned));
+        inner.map(|inner| outer.iter().cloned().chain(inner).collect()).collect::<Vec<_>>()
+    };
+    path.captures_iter(&code).flat_map(whole).collect()
 }
 
 /// The paths within the braces of an import, each as its parts; without braces one that has none.

@@ -4,6 +4,7 @@
 mod circles;
 mod links;
 mod ratchet;
+mod walls;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -96,7 +96,7 @@ async fn take_over(State(desk): State<Desk>, mut request: Request) -> Result<Res
             format!(
                 "gatekeeper {} hands over by {HANDOVER_PROTOCOL}, and was asked for {}: drain it instead, and \
                  start the other one",
-                desk.admin.version(),
+                desk.admin.version,
                 asked.unwrap_or("nothing")
             ),
         ));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use admission::{ClassGoal, ClassSnapshot, Snapshot, Standing, Turns};
 use serde::{Deserialize, Serialize};
 
-use super::GateView;
 use crate::groups::ProcessorStatus;
+use crate::view::{GateView, named_classes};
 
 /// One service class in `/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,12 +37,6 @@ pub struct ClassStatus {
     pub work_seconds_total: f64,
     /// How long those that were dispatched had waited.
     pub queue_wait_seconds_total: f64,
-}
-
-/// The classes of a snapshot with their names. One that is on its way out has none, and is left out.
-pub(crate) fn named_classes(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<(Arc<str>, ClassSnapshot)> {
-    let named = |class: &ClassSnapshot| Some((gate.class_name(class.class)?, class.clone()));
-    snapshot.classes.iter().filter_map(named).collect()
 }
 
 fn standing(goal: ClassGoal, class: &ClassSnapshot) -> Option<&'static str> {

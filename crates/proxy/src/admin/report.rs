@@ -7,13 +7,13 @@ use admission::{GroupSnapshot, HeldTarget, Mode, RequestType, Snapshot, TypeSnap
 use serde::{Deserialize, Serialize};
 
 use super::classes::{ClassStatus, classes};
-use super::{GateView, LatenessView, PoolView, SessionChangesView, UpstreamView};
+use super::{LatenessView, SessionChangesView, UpstreamView};
 use crate::gate::Driver;
 use crate::memory::MemoryView;
 use crate::metrics::shown::id;
 use crate::observe::{Counts, REASONS, TimeSummary, Totals, TypeRow, lane_name, shares};
-use crate::postgres::CeilingView;
 use crate::principal::Principal;
+use crate::view::{CeilingView, GateView, PoolView, UplinkReport};
 
 /// `/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -183,18 +183,6 @@ impl From<LatenessView> for LatenessReport {
             gone_total: view.gone,
         }
     }
-}
-
-/// The link to the clients of a gate for HTTP, in `/status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct UplinkReport {
-    /// Set or found; nothing while the link isn't known to be the bottleneck.
-    pub bits_per_second: Option<u64>,
-    pub bytes_waiting: u64,
-    pub responses_waiting: usize,
-    /// Responses among those that a fair link would have sent by now.
-    pub responses_overdue: usize,
 }
 
 /// One group of types that contend with one another in `/status`.

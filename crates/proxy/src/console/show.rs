@@ -11,12 +11,11 @@ use admission::Instant;
 use super::lists::{HELP, columns};
 use super::table::{Cell, Table};
 use super::words::List;
-use super::{Activity, Facts, Mode, SessionRow, Subject};
-use crate::admin::PoolView;
+use super::{Activity, Facts, IdleServer, Mode, SessionRow, Subject};
 use crate::observe::{lane_name, shares};
-use crate::stats::{Figures, Row};
+use crate::sql::stats::{Figures, Row};
 use crate::upstream::address::Address;
-use crate::upstream::pool::IdleServer;
+use crate::view::PoolView;
 
 /// The most rows of one answer: a console must not be able to fill the memory.
 const ROWS_MAX: usize = 100_000;

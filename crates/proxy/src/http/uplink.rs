@@ -32,9 +32,9 @@ use tokio::time::sleep_until;
 
 use super::body::{Broken, ToClient};
 use super::siblings::{Sibling, Siblings};
-use crate::admin::UplinkReport;
 use crate::clock::Clock;
 use crate::gate::Driver;
+use crate::view::UplinkReport;
 
 mod bands;
 mod finding;

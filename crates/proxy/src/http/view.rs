@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering;
 use admission::{ClassId, Policy};
 
 use super::state::{Gate, Settings};
-use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UplinkReport, UpstreamView};
 use crate::gate::Driver;
 use crate::groups::ProcessorStatus;
+use crate::lateness::LatenessView;
 use crate::upstream::address::Address;
+use crate::upstream::health::UpstreamView;
+use crate::view::{ClientsView, GateView, PoolView, UplinkReport};
 
 /// One gate, as dashboards see it.
 #[derive(Clone, Debug)]

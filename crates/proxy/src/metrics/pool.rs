@@ -2,7 +2,7 @@
 
 use super::scrape::GateScrape;
 use super::{Kind, Metric, Seconds};
-use crate::admin::PoolView;
+use crate::view::PoolView;
 
 pub(super) const POOL: &[Metric<GateScrape>] = &[
     Metric {

@@ -5,18 +5,17 @@ use std::sync::Arc;
 
 use admission::{ClassSnapshot, Snapshot};
 
-use super::shown::Series;
-use crate::admin::{
-    Admin, ClientsView, GateView, LatenessView, PoolView, ProcessorStatus, ReloadsView, UplinkReport,
-    UpstreamView, named_classes,
-};
+use super::shown::{Series, Shown};
 use crate::gate::Driver;
-use crate::memory::{self, MemoryView};
+use crate::groups::ProcessorStatus;
+use crate::lateness::LatenessView;
+use crate::memory::MemoryView;
 use crate::observe::Totals;
-use crate::postgres::CeilingView;
+use crate::upstream::health::UpstreamView;
+use crate::view::{CeilingView, ClientsView, GateView, PoolView, UplinkReport, named_classes};
 
 /// One scrape: the state of everything, read once.
-pub(super) struct Scrape {
+pub(crate) struct Scrape {
     pub(super) process: ProcessScrape,
     pub(super) gates: Vec<GateScrape>,
 }
@@ -28,8 +27,13 @@ impl fmt::Debug for Scrape {
 }
 
 impl Scrape {
-    pub(super) fn of(admin: &Admin) -> Self {
-        let gates = admin.gates();
+    /// Reads the gates. At most `types_max` types of each have series of their own, and `shown` knows which.
+    pub(crate) fn of(
+        process: ProcessScrape,
+        gates: &[Arc<dyn GateView>],
+        shown: &Shown,
+        types_max: usize,
+    ) -> Self {
         let scrape = |gate: &dyn GateView, snapshot: Snapshot| GateScrape {
             name: gate.name().to_owned(),
             mode: gate.mode(),
@@ -38,7 +42,7 @@ impl Scrape {
             snapshot,
             totals: gate.totals(),
             trace_lost: gate.trace_lost(),
-            types: admin.shown().of(gate.name(), &gate.types(), admin.types_shown()),
+            types: shown.of(gate.name(), &gate.types(), types_max),
             upstreams: by_address(gate.upstreams()),
             pools: by_user_and_database(gate.pools()),
             pins: gate.pins(),
@@ -51,17 +55,27 @@ impl Scrape {
             uplink: gate.uplink(),
         };
         let gates = gates.iter().map(|gate| scrape(gate.as_ref(), gate.snapshot()));
-        Self {
-            gates: gates.collect(),
-            process: ProcessScrape {
-                version: admin.version(),
-                ready: admin.is_ready(),
-                uptime_seconds: admin.uptime().as_secs_f64(),
-                memory: memory::view(),
-                reloads: admin.reloads(),
-            },
-        }
+        Self { process, gates: gates.collect() }
     }
+}
+
+/// The process as one scrape sees it.
+pub(crate) struct ProcessScrape {
+    pub(crate) version: &'static str,
+    pub(crate) ready: bool,
+    pub(crate) uptime_seconds: f64,
+    pub(crate) memory: MemoryView,
+    pub(crate) reloads: ReloadsView,
+}
+
+/// How often the configuration was read again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReloadsView {
+    pub(crate) succeeded: u64,
+    /// It was wrong, and nothing has changed.
+    pub(crate) failed: u64,
+    /// The last time it was.
+    pub(crate) failed_last: bool,
 }
 
 /// The control groups of classes, by the class's name.
@@ -125,19 +139,10 @@ pub(super) struct GateScrape {
     pub(super) uplink: Option<UplinkReport>,
 }
 
-/// The process as one scrape sees it.
-pub(super) struct ProcessScrape {
-    pub(super) version: &'static str,
-    pub(super) ready: bool,
-    pub(super) uptime_seconds: f64,
-    pub(super) memory: MemoryView,
-    pub(super) reloads: ReloadsView,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::pool::SessionChangesView;
+    use crate::sql::SessionChangesView;
 
     #[test]
     fn pools_of_one_user_and_database_are_one_series() {

@@ -22,12 +22,12 @@ use super::greeting::{Failed, UTF8MB4, Way, refused, unreachable};
 use super::pool::Place;
 use super::server::{Key, Reached, Server};
 use super::users::Credential;
+use crate::sql::users_file::FILE_BYTES_MAX;
 use crate::stream::Keepalive;
 use crate::tls;
 use crate::upstream::address::Address;
 use crate::upstream::dial::Dial;
 use crate::upstream::resolver::Lookup;
-use crate::users_file::FILE_BYTES_MAX;
 
 /// What a server keeps of each account, words of [`NOTES`], and the tables: of MariaDB, of MySQL, and of
 /// MariaDB for those who may not read `mysql.global_priv`. MariaDB before 10.4 has the hashes of

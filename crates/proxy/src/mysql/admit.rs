@@ -25,9 +25,9 @@ use super::tables::{self, Named};
 use super::track::is_shared;
 use crate::gate::Arrival;
 use crate::shutdown::Phase;
-use crate::sql_class::Unit;
-use crate::sql_type::{request_type, type_name};
-use crate::stats::Counters;
+use crate::sql::class::Unit;
+use crate::sql::request_type::{request_type, type_name};
+use crate::sql::stats::Counters;
 use crate::why::Origin;
 
 /// How often another connection is taken after one was found dead.

@@ -22,7 +22,7 @@ use super::reject::Refusal;
 use super::server::{Key, Server};
 use super::users::{Credential, Query, Secret};
 use super::{Settings, Shared};
-use crate::asking::{ANSWER_MAX, Asking, IDLE_MAX};
+use crate::sql::asking::{ANSWER_MAX, Asking, IDLE_MAX};
 use crate::upstream::dial::Dial;
 use crate::upstream::health::LOOK_EVERY;
 

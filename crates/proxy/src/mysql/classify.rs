@@ -13,7 +13,7 @@ use wire::sql::{Backslashes, Dialect, DoubleQuotes, Tags};
 
 use super::opening::Next;
 use super::results::Results;
-use crate::sql_type::{EMPTY, UNPARSED, label_hash};
+use crate::sql::request_type::{EMPTY, UNPARSED, label_hash};
 use plain::{DEFINE_NOTHING, Plain};
 pub(super) use plain::{Defines, Leaves};
 

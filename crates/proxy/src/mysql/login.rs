@@ -24,7 +24,7 @@ use super::sessions::{Registration, Who};
 use super::users::Credential;
 use super::{Settings, Shared};
 use crate::console::Role;
-use crate::logins::{Caller, Cause};
+use crate::sql::logins::{Caller, Cause};
 use crate::stream::{Peer, Stream};
 use crate::tls::DownstreamMode;
 

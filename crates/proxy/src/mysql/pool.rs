@@ -13,7 +13,8 @@ use bytes::BytesMut;
 use parking_lot::Mutex;
 
 use super::server::{Key, NOBODY, Server};
-use crate::upstream::pool::{IdleServer, SessionChanges, SessionChangesView};
+use crate::console::IdleServer;
+use crate::sql::{SessionChanges, SessionChangesView};
 
 /// The idle connections, and how many there are in all.
 #[derive(Default)]

@@ -33,7 +33,7 @@ use super::channel::{Channel, Lost};
 use super::reject::Refusal;
 use super::rsa::Pair;
 use super::users::{Credential, Secret};
-use crate::logins::{Caller, Cause};
+use crate::sql::logins::{Caller, Cause};
 use crate::stream::{Peer, Stream};
 
 /// The most passwords that are kept.

@@ -32,11 +32,11 @@ use super::sessions::{Activity, Registration, Who};
 use super::statements::Statements;
 use super::users::Credential;
 use crate::gate::Client;
-use crate::logins::{Caller, Cause};
 use crate::permit::Permit;
 use crate::principal;
 use crate::shutdown::{Ending, Phase};
-use crate::stats::{Counters, Stats};
+use crate::sql::logins::{Caller, Cause};
+use crate::sql::stats::{Counters, Stats};
 use crate::stream::Peer;
 
 /// Room for what a command has before its data.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use admission::Instant;
 use parking_lot::Mutex;
@@ -16,7 +16,8 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use super::pins;
 use super::server::{Server, Thread};
-use crate::console::{self, ServerInHand, SessionRow};
+use crate::console::{self, SessionRow};
+use crate::sql::{Hand, ServerInHand};
 use crate::stream::Stream;
 
 /// What a session does.
@@ -52,20 +53,14 @@ pub(super) struct Entry {
     pub(super) activity: AsyncMutex<Activity>,
     /// Since when it does what it does, by the gate's clock in nanoseconds.
     since: AtomicU64,
-    /// The server's thread of the connection that it has; 0: none.
-    thread: AtomicU32,
-    /// Since when that connection exists, in seconds since 1970.
-    server_connected: AtomicU64,
+    /// The server connection that it has.
+    hand: Hand,
     /// Why it keeps that connection: a bit for each of [`Pin::ALL`].
     pub(super) pins: Arc<AtomicU32>,
     /// Wakes a session that waits.
     pub(super) canceled: Notify,
     /// Wakes a session that is to end.
     pub(super) ended: Notify,
-}
-
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// The first of as many ids of sessions. Servers count their threads from 1: no thread has such an id, and
@@ -113,9 +108,11 @@ impl Entry {
 
     /// The connection that the session has from now on.
     pub(super) fn note_server(&self, server: Option<&Server>) {
-        let connected = server.map_or(0, |server| seconds(server.connected));
-        self.server_connected.store(connected, Ordering::Relaxed);
-        self.thread.store(server.map_or(0, |server| server.thread.id), Ordering::Relaxed);
+        self.hand.note(server.map(|server| ServerInHand {
+            id: u64::from(server.thread.id),
+            process_id: server.thread.id,
+            connected: server.connected,
+        }));
     }
 
     /// What a console shows of it.
@@ -124,7 +121,6 @@ impl Entry {
         let who = self.who.lock().clone();
         // Somebody kills what runs there just now.
         let activity = self.activity.try_lock().map_or(console::Activity::Active, |now| now.shown());
-        let thread = self.thread.load(Ordering::Relaxed);
         SessionRow {
             id: u64::from(id),
             user: text(&who.user),
@@ -135,11 +131,7 @@ impl Entry {
             connected: self.connected,
             activity,
             since: Instant::from_nanos(self.since.load(Ordering::Relaxed)),
-            server: (thread != 0).then(|| ServerInHand {
-                id: u64::from(thread),
-                process_id: thread,
-                connected: UNIX_EPOCH + Duration::from_secs(self.server_connected.load(Ordering::Relaxed)),
-            }),
+            server: self.hand.server(),
             pins: pins::names(&self.pins),
         }
     }
@@ -175,8 +167,7 @@ impl Sessions {
             is_encrypted: matches!(stream, Stream::Tls(_)),
             connected: SystemTime::now(),
             since: AtomicU64::default(),
-            thread: AtomicU32::default(),
-            server_connected: AtomicU64::default(),
+            hand: Hand::default(),
             pins: Arc::default(),
             activity: AsyncMutex::new(Activity::Idle),
             canceled: Notify::new(),

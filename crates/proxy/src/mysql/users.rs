@@ -23,7 +23,7 @@ use wire::mysql::salted::Salted;
 use wire::mysql::scramble::{caching_sha2, native};
 use zeroize::Zeroizing;
 
-use crate::users_file::{self, UsersError};
+use crate::sql::users_file::{self, UsersError};
 
 /// The users that may log in: those of a file, and those whom the server knows if it is asked.
 #[derive(Debug, Default)]

@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 use admission::{ClassId, Policy};
 
 use super::{Settings, Status, dial};
-use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
-use crate::console::{Console, Facts, Mode, SessionRow, Subject};
+use crate::console::{Console, Facts, IdleServer, Mode, SessionRow, Subject};
 use crate::gate::Driver;
-use crate::stats;
-use crate::upstream::pool::IdleServer;
+use crate::lateness::LatenessView;
+use crate::sql::stats;
+use crate::upstream::health::UpstreamView;
+use crate::view::{ClientsView, GateView, PoolView};
 
 impl Status {
     /// Changes what can change in a running gate: where it listens stays as it is.

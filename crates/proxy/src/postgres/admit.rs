@@ -11,6 +11,7 @@ use super::classify::Analysis;
 use super::connection::{Flow, ROUND_TRIP_LIMIT, Session};
 use super::forward::INPUT_MAX;
 use super::leave::Heard;
+use super::pool::Lease;
 use super::reject::Refusal;
 use super::restore::plan;
 use super::roster::{Activity, Identity};
@@ -18,8 +19,7 @@ use super::settings::Sequences;
 use super::transaction::Transaction;
 use super::weight::{LongReads, Weight};
 use crate::gate::Arrival;
-use crate::sql_class::Unit;
-use crate::upstream::pool::Lease;
+use crate::sql::class::Unit;
 use crate::why::Origin;
 
 /// How often a request is sent to another connection after one was found dead.

@@ -22,7 +22,7 @@ pub(crate) mod scram;
 pub(crate) mod secret;
 pub(crate) mod users;
 
-pub use crate::users_file::UsersError;
+pub use crate::sql::users_file::UsersError;
 
 /// The query that finds a user's secret unless another is configured. A user that can't log in, or can't any
 /// more, has none.

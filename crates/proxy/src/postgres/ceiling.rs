@@ -14,7 +14,7 @@
 //! The server is asked when a connection is opened anyway, at most once a second unless many were opened,
 //! and every minute over an idle connection. A refused connection (SQLSTATE 53300) lowers the ceiling by a
 //! quarter at once, one time until the next answer. Limits of roles and of databases bound their own pools
-//! ([`crate::upstream::pool`]).
+//! ([`super::pool`]).
 //!
 //! Fails where a pooler stands between the gate and the server: its connections aren't the gate's. The gate
 //! sees that by the process id, and keeps the number that it began with.
@@ -24,13 +24,14 @@ use std::time::Duration;
 
 use admission::Policy;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
+
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use wire::postgres::backend::parse_error;
 
+use super::pool::{Keep, Limits, SPARES_MAX};
 use super::server::Server;
 use super::{MAINTENANCE_PERIOD, Settings, Shared};
-use crate::upstream::pool::{Keep, Limits, SPARES_MAX};
+use crate::view::CeilingView;
 use ask::{Ours, Room, ask};
 pub(crate) use refused::Exhausted;
 use refused::TOO_MANY;
@@ -68,22 +69,6 @@ impl Finding {
         policy.connections = connections;
         policy.pinned_max = self.pinned_max.unwrap_or(connections / 2).min(connections).max(1);
     }
-}
-
-/// What a gate with `connections = "auto"` has found, for `/status` and metrics.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CeilingView {
-    /// The most server connections of all pools together.
-    pub connections: u32,
-    /// How many connections the server allows those that aren't superusers; `None` where the server didn't
-    /// tell.
-    pub allowed: Option<u32>,
-    /// How many of them others held at the last look.
-    pub others: Option<u32>,
-    /// How many are left free by this gate.
-    pub left: Option<u32>,
-    /// All of that in words.
-    pub why: String,
 }
 
 /// What of `free` connections a gate takes.

@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::book::{CARRIED_TEXT_MAX, Effect};
 use super::effect::effect;
 use super::parameters::Reading;
-use crate::sql_type::{EMPTY, UNPARSED, label_hash};
+use crate::sql::request_type::{EMPTY, UNPARSED, label_hash};
 
 /// The type of groups that prepare and describe without running anything.
 const PREPARE: &str = "prepare";
@@ -303,7 +303,7 @@ mod tests {
     use crate::observe::TypeName;
     use crate::postgres::book::Act;
     use crate::postgres::parameters::Parameters;
-    use crate::sql_type::{request_type, request_type_named, type_name};
+    use crate::sql::request_type::{request_type, request_type_named, type_name};
 
     fn read(sql: &str) -> Analysis {
         analyze(sql.as_bytes(), Parameters::default().reading())

@@ -35,6 +35,7 @@ use super::exchange::{Exchange, Scope, characters};
 use super::forward::{End, MESSAGE_MAX, Parts, Relay};
 use super::gather::Unit;
 use super::pins::Pins;
+use super::pool::Lease;
 use super::reject::{Refusal, warn_no_transaction};
 use super::roster::{Activity, Identity, Place};
 use super::server::Server;
@@ -46,8 +47,7 @@ use super::{LoggedIn, OnDisconnect, Places, Shared, cancel};
 use crate::gate::Client;
 use crate::principal;
 use crate::shutdown::Ending;
-use crate::stats::Counters;
-use crate::upstream::pool::Lease;
+use crate::sql::stats::Counters;
 
 /// How long a server connection may take for a round trip of ours (settings, ROLLBACK, DISCARD ALL).
 pub(super) const ROUND_TRIP_LIMIT: Duration = Duration::from_secs(5);

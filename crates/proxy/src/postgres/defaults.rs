@@ -3,7 +3,7 @@
 //!
 //! PostgreSQL applies these defaults at the login, and never to a connection that exists. A pooled
 //! connection keeps the defaults of its own login. So each fresh connection is asked for its fingerprint,
-//! and the pool retires the connections whose fingerprint is another one ([`crate::upstream::pool`]).
+//! and the pool retires the connections whose fingerprint is another one ([`super::pool`]).
 //!
 //! The catalog `pg_db_role_setting` is readable by everybody. Operators are named with their schema, so
 //! that no `search_path` puts another function in their place.

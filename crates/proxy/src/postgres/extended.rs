@@ -26,8 +26,8 @@ use super::batch::{self, Answered, Batch, Until};
 use super::classify::Analysis;
 use super::connection::{Flow, Session};
 use super::exchange::{Exchange, Patience, Scope};
+use super::pool::Lease;
 use super::transaction::Transaction;
-use crate::upstream::pool::Lease;
 
 /// How long a group waits for the spare connection before it asks for an ordinary one.
 const SPARE_WAIT: Duration = Duration::from_secs(1);

@@ -17,27 +17,27 @@ use crate::console::{Console, VISITORS_MAX};
 use crate::gate::Driver;
 use crate::lateness::Lateness;
 use crate::listener::{Backlog, Bounds, Door, Listener};
-use crate::logins;
 use crate::news;
 use crate::quota::Quota;
 use crate::shutdown::Shutdown;
-use crate::sql_class::{SqlClassRule, SqlClasses};
-use crate::stats::Stats;
+use crate::sql::class::{SqlClassRule, SqlClasses};
+use crate::sql::logins;
+use crate::sql::stats::Stats;
 use crate::stream::{Keepalive, Stream};
 use crate::tls;
 use crate::turns::Turns;
 use crate::upstream::address::Address;
 use crate::upstream::health::{Health, Named};
-use crate::upstream::pool::{Lease, Pools};
 use crate::upstream::resolver::Lookup;
+use pool::{Lease, Pools};
 
-pub use crate::upstream::pool::PoolSnapshot;
 use auth::Authentication;
 pub use cancel::Elsewhere;
-pub use ceiling::{CeilingView, FOUND_CONNECTIONS_MAX, Finding};
+pub use ceiling::{FOUND_CONNECTIONS_MAX, Finding};
 pub use crowds::Shares;
 use endpoint::Endpoint;
 use parameters::Parameters;
+pub use pool::PoolSnapshot;
 use server::Server;
 pub use weight::LongReads;
 
@@ -59,17 +59,18 @@ mod effect;
 pub(crate) mod endpoint;
 mod exchange;
 mod extended;
+mod fill;
 mod forward;
 #[cfg(feature = "garbage")]
 #[doc(hidden)]
 pub mod garbage;
 mod gather;
-mod growth;
 mod leave;
 mod login;
 pub(crate) mod message;
 pub(crate) mod parameters;
 pub(crate) mod pins;
+mod pool;
 mod prepared;
 mod refusal;
 mod reject;
@@ -284,7 +285,7 @@ pub(crate) struct Shared {
     /// Failed logins by address.
     pub(crate) failures: logins::Failures,
     /// The gate's own logins that refill pools.
-    pub(crate) openings: growth::OpeningCounts,
+    pub(crate) openings: fill::OpeningCounts,
     /// How logins ended.
     login_counts: logins::LoginCounts,
     /// What the log hears of failed ones.
@@ -340,7 +341,7 @@ impl Shared {
             shutdown,
             auth_query: auth::query::AuthQuery::default(),
             failures: logins::Failures::default(),
-            openings: growth::OpeningCounts::default(),
+            openings: fill::OpeningCounts::default(),
             login_counts: logins::LoginCounts::default(),
             failed: logins::FailedLogins::default(),
             logins: Turns::new(settings.logins_max),
@@ -502,7 +503,7 @@ impl Bound {
         tokio::select! {
             () = listener.serve(bounds, &shared.shutdown, serve) => {}
             () = maintenance => {}
-            () = growth::grow(&shared) => {}
+            () = fill::keep_full(&shared) => {}
             () = ceiling::watch(&shared) => {}
             () = watch::watch(&shared) => {}
             () = news::tell(&shared.driver, || vec![("late", shared.lateness.view().refused)]) => {}

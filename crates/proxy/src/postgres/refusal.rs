@@ -7,9 +7,9 @@ use wire::postgres::backend::{Error, Severity, write_error};
 use wire::postgres::startup::StartupError;
 
 use super::auth::scram::ExchangeError;
-use crate::logins::Cause;
+use super::pool::JoinError;
+use crate::sql::logins::Cause;
 use crate::upstream::address::ConnectError;
-use crate::upstream::pool::JoinError;
 
 /// A login that ends with an answer of our own. (Errors of the server are passed on as they are.)
 #[derive(Debug, thiserror::Error)]

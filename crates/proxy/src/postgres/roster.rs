@@ -10,13 +10,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use admission::Instant;
 use parking_lot::Mutex;
 
 use super::server::Server;
-pub(crate) use crate::console::{Activity, ServerInHand};
+pub(crate) use crate::console::Activity;
+use crate::sql::{Hand, ServerInHand};
 
 /// Why a session is told to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +52,8 @@ pub(crate) struct Card {
     activity: AtomicU8,
     /// Since when, by the gate's clock in nanoseconds.
     since: AtomicU64,
-    /// The server connection that it has: its number (0: none), its process, and since when it exists.
-    server: AtomicU64,
-    server_process: AtomicU32,
-    server_connected: AtomicU64,
+    /// The server connection that it has.
+    hand: Hand,
     /// Why it keeps its connection: bits of [`wire::sql::Pins`].
     pub(crate) pins: Arc<AtomicU32>,
     killed: AtomicU8,
@@ -71,11 +70,11 @@ impl Card {
 
     /// The server connection that it has from now on.
     pub(crate) fn note_server(&self, server: Option<&Server>) {
-        if let Some(server) = server {
-            self.server_process.store(server.process_id.unsigned_abs(), Ordering::Relaxed);
-            self.server_connected.store(unix_seconds(server.connected), Ordering::Relaxed);
-        }
-        self.server.store(server.map_or(0, |server| server.id), Ordering::Relaxed);
+        self.hand.note(server.map(|server| ServerInHand {
+            id: server.id,
+            process_id: server.process_id.unsigned_abs(),
+            connected: server.connected,
+        }));
     }
 
     pub(crate) fn activity(&self) -> Activity {
@@ -93,13 +92,7 @@ impl Card {
     }
 
     pub(crate) fn server(&self) -> Option<ServerInHand> {
-        let id = self.server.load(Ordering::Relaxed);
-        let connected = Duration::from_secs(self.server_connected.load(Ordering::Relaxed));
-        (id != 0).then(|| ServerInHand {
-            id,
-            process_id: self.server_process.load(Ordering::Relaxed),
-            connected: UNIX_EPOCH + connected,
-        })
+        self.hand.server()
     }
 
     /// Tells the session to end.
@@ -146,11 +139,6 @@ impl Card {
     }
 }
 
-/// Seconds since 1970.
-fn unix_seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
 /// All sessions of a gate.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
@@ -194,9 +182,7 @@ impl Roster {
             connected: SystemTime::now(),
             activity: AtomicU8::new(Activity::Idle as u8),
             since: AtomicU64::new(now.as_nanos()),
-            server: AtomicU64::new(0),
-            server_process: AtomicU32::new(0),
-            server_connected: AtomicU64::new(0),
+            hand: Hand::default(),
             pins: Arc::default(),
             killed: AtomicU8::new(Ends::Never as u8),
             waker: Mutex::new(None),

@@ -18,9 +18,9 @@ use super::defaults::Fingerprint;
 use super::endpoint::Route;
 use super::message::{Message, Sender};
 use super::parameters::Parameters;
+use super::pool::{Limits, Tenure};
 use super::settings::ServerState;
 use crate::stream::Stream;
-use crate::upstream::pool::{Limits, Tenure};
 
 /// How much is read at once while the connection is idle: there is next to nothing to read.
 const IDLE_READ: usize = 1024;

@@ -26,7 +26,7 @@ use super::settings::{ServerState, SessionSettings};
 use crate::gate::Pinned;
 use crate::observe::TypeName;
 use crate::permit::Permit;
-use crate::sql_type;
+use crate::sql::request_type;
 
 /// The state of one client's session.
 pub(crate) struct State {
@@ -284,12 +284,12 @@ impl State {
 
     /// The request type of a text, within an explicit transaction or not.
     pub(crate) fn request_type(&self, analysis: &Analysis, explicit: bool) -> RequestType {
-        sql_type::request_type(&self.database, analysis.type_hash, explicit)
+        request_type::request_type(&self.database, analysis.type_hash, explicit)
     }
 
     /// Its name.
     pub(crate) fn type_name(&self, analysis: &Analysis, explicit: bool) -> TypeName {
-        sql_type::type_name(&self.database, (analysis.type_hash, &analysis.label), explicit)
+        request_type::type_name(&self.database, (analysis.type_hash, &analysis.label), explicit)
     }
 }
 

@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering;
 
 use admission::ClassId;
 
-use super::{CeilingView, PoolSnapshot, Status};
-use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
+use super::{PoolSnapshot, Status};
 use crate::console::Subject as _;
 use crate::gate::Driver;
+use crate::lateness::LatenessView;
+use crate::upstream::health::UpstreamView;
+use crate::view::{CeilingView, ClientsView, GateView, PoolView};
 
 impl GateView for Status {
     fn driver(&self) -> Option<&Driver> {

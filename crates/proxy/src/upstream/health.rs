@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::address::Address;
-use crate::admin::UpstreamView;
 use crate::news::Seldom;
 
 /// How often a gate looks at an address from which nothing has been heard meanwhile.
@@ -53,6 +52,21 @@ impl Condition {
             Self::Down => "down",
         }
     }
+}
+
+/// One address of a gate's service, as reports show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamView {
+    /// Where it is.
+    pub address: String,
+    /// Whether it is there.
+    pub condition: Condition,
+    /// For how long it has been so.
+    pub since: Duration,
+    /// How often it has failed.
+    pub failures: u64,
+    /// Why it failed last, and how long ago.
+    pub last_error: Option<(String, Duration)>,
 }
 
 /// What an address failed to give.

@@ -88,7 +88,7 @@ struct Waiting {
 
 impl<'a> Hello<'a> {
     pub(super) fn new(admin: &Admin, frame: Frame<'a>) -> Self {
-        Self { version: admin.version(), frame }
+        Self { version: admin.version, frame }
     }
 }
 

@@ -25,7 +25,7 @@ use super::super::server::Server;
 use super::secret::Secret;
 use super::users::User;
 use super::{Authentication, Credentials, Query};
-use crate::asking::{ANSWER_MAX, Asking, IDLE_MAX};
+use crate::sql::asking::{ANSWER_MAX, Asking, IDLE_MAX};
 
 /// The type identifier of `text`.
 const TEXT: u32 = 25;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use super::secret::Secret;
 #[cfg(any(test, feature = "garbage"))]
-use crate::users_file::LineError;
-use crate::users_file::{self, UsersError};
+use crate::sql::users_file::LineError;
+use crate::sql::users_file::{self, UsersError};
 
 /// One user. With no secret nobody can prove to be it.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::super::server::{QueryError, Server};
 use super::{part, spares};
-use crate::upstream::pool::Limits;
+use crate::postgres::pool::Limits;
 
 /// A server process may take so long to end behind a closed connection.
 const ENDING: Duration = Duration::from_secs(5);

@@ -4,11 +4,10 @@ use std::collections::HashMap;
 
 use admission::PoolId;
 
-use crate::console::{Console, Facts, Failure, Mode, SessionRow, Subject};
+use crate::console::{Console, Facts, Failure, IdleServer, Mode, SessionRow, Subject};
 use crate::postgres::roster::Card;
 use crate::postgres::{Pooling, Status, pins};
-use crate::stats;
-use crate::upstream::pool::IdleServer;
+use crate::sql::stats;
 
 impl Subject for Status {
     fn console(&self) -> Console {

@@ -8,11 +8,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::login::open::{OpenError, open};
+use super::pool::growth::{Failure, Opening};
 use super::refusal::Refusal;
 use super::{Shared, defaults};
 use crate::news::Seldom;
 use crate::source::Source;
-use crate::upstream::pool::growth::{Failure, Opening};
 
 /// How often pools are looked after though nothing was heard of them: pauses after failures end.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub(crate) struct OpeningCounts {
 }
 
 /// Never returns.
-pub(crate) async fn grow(shared: &Arc<Shared>) {
+pub(crate) async fn keep_full(shared: &Arc<Shared>) {
     let mut tick = interval(PERIOD);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut openings = JoinSet::new();

@@ -5,11 +5,11 @@
 //! tells the gate anew.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::SystemTime;
 
 use admission::{PoolId, PoolSet};
 
 use super::{Pools, State};
+use crate::console::IdleServer;
 
 /// Called with the pools that are held up, whenever that changes; with the pools' lock held.
 pub(crate) type HoldUp = Box<dyn Fn(PoolSet) + Send + Sync>;
@@ -41,16 +41,6 @@ impl Paused {
     fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
-}
-
-/// An idle server connection, for the console.
-#[derive(Clone, Debug)]
-pub(crate) struct IdleServer {
-    pub(crate) user: String,
-    pub(crate) database: String,
-    pub(crate) id: u64,
-    pub(crate) process_id: u32,
-    pub(crate) connected: SystemTime,
 }
 
 impl Pools {

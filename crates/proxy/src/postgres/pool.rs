@@ -33,21 +33,19 @@ use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::postgres::auth::Credentials;
-use crate::postgres::defaults::Fingerprint;
-use crate::postgres::server::Server;
+use super::auth::Credentials;
+use super::defaults::Fingerprint;
+use super::server::Server;
+use crate::sql::{SessionChanges, SessionChangesView};
 use growth::Template;
 use spare::Spare;
 
 pub(crate) mod growth;
 mod key;
 mod lease;
-mod session_changes;
 
 pub(crate) use key::{PoolKey, key};
 pub(crate) use lease::{Lease, Tenure};
-pub(crate) use session_changes::SessionChanges;
-pub use session_changes::SessionChangesView;
 pub(crate) use spare::SPARES_MAX;
 
 /// Numbers the pools.
@@ -572,7 +570,7 @@ mod spare;
 
 use limits::Need;
 pub(crate) use limits::{Keep, Limits};
-pub(crate) use pause::{HoldUp, IdleServer, Paused};
+pub(crate) use pause::{HoldUp, Paused};
 #[cfg(test)]
 use retire::DESERTED_MAX;
 

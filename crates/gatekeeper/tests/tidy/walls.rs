@@ -1,0 +1,54 @@
+//! Walls between the rooms of protocols. The room of one protocol names no other, and what stands outside
+//! names none. The files that put gates together are the doors.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::circles::{beginning_with, paths};
+
+/// One room a protocol, as a folder or a file of this name.
+const ROOMS: [&str; 3] = ["http", "mysql", "postgres"];
+/// The crates that have such rooms, and the one that puts gates together.
+const HOUSES: [&str; 3] = ["crates/gatekeeper/src/", "crates/proxy/src/", "crates/wire/src/"];
+/// Files outside of a room that name it, and why they must.
+const DOORS: [(&str, &str); 6] = [
+    ("crates/gatekeeper/src/assemble.rs", "makes the gates of every protocol"),
+    ("crates/gatekeeper/src/commands/users.rs", "imports accounts of MySQL"),
+    ("crates/gatekeeper/src/descriptors.rs", "counts the connections that `auto` may find in PostgreSQL"),
+    ("crates/gatekeeper/src/files.rs", "opens the files of gates for HTTP"),
+    ("crates/gatekeeper/src/handover/give.rs", "passes PostgreSQL's cancel requests to the successor"),
+    ("crates/gatekeeper/src/handover/take.rs", "passes PostgreSQL's cancel requests to the process before"),
+];
+
+#[test]
+fn no_protocol_is_named_outside_its_room() {
+    super::check(|path, text| {
+        let named = foreign_rooms(path, text);
+        let is_door = DOORS.iter().any(|(door, _)| path == Path::new(door));
+        match (is_door, named.is_empty()) {
+            (true, true) => vec!["is a door that leads nowhere: strike it".to_owned()],
+            (true, false) => Vec::new(),
+            _ => named.into_iter().map(|room| format!("names `{room}`, whose room this isn't")).collect(),
+        }
+    });
+}
+
+/// The rooms that a file names and doesn't stand in.
+fn foreign_rooms(path: &Path, text: &str) -> BTreeSet<String> {
+    if !super::is_rust(path) || !HOUSES.iter().any(|house| path.starts_with(house)) {
+        return BTreeSet::new();
+    }
+    let own = |room: &str| path.with_extension("").iter().any(|part| part == room);
+    let named = paths(&beginning_with("crate|super|proxy|wire"), text).into_iter().flatten();
+    named.filter(|part| ROOMS.contains(&part.as_str()) && !own(part)).collect()
+}
+
+#[test]
+fn a_foreign_room_is_found_and_the_own_one_is_not() {
+    let text = "use crate::{http::Head, view};\nfn f() { wire::postgres::codec() }\n// crate::mysql\n";
+    let found = |path| foreign_rooms(Path::new(path), text).into_iter().collect::<Vec<_>>();
+    assert_eq!(found("crates/proxy/src/http/head.rs"), ["postgres"]);
+    assert_eq!(found("crates/proxy/src/postgres.rs"), ["http"]);
+    assert_eq!(found("crates/proxy/src/sql/stats.rs"), ["http", "postgres"]);
+    assert_eq!(found("crates/proxy/tests/http/main.rs"), [""; 0]);
+}

@@ -40,18 +40,17 @@
 
 mod bound;
 mod group;
-mod slope;
 
 use alloc::vec::Vec;
 
 use bound::Bound;
 pub(crate) use group::Group;
 use group::{Hold, is_member};
-use slope::Slope;
 
 use crate::outside::Sample;
 use crate::policy;
 use crate::request::RequestType;
+use crate::suspicion::{Contends, Fit, Flying, Slope};
 use crate::time::{Duration, Instant};
 use crate::types::{Type, Types};
 use crate::work::Work;
@@ -95,55 +94,6 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// A group is forgotten when its requests waited for less than this part of so long a time.
 const FORGOTTEN: Duration = Duration::from_secs(30);
 const NEEDED: f64 = 0.1;
-
-/// How many are in flight, and the integral of that.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Flying {
-    pub(crate) count: u32,
-    /// In nanoseconds; wraps, since only differences are asked for.
-    sum: u64,
-    since: Instant,
-}
-
-impl Flying {
-    fn sum(&self, now: Instant) -> u64 {
-        let passed = now.as_nanos().saturating_sub(self.since.as_nanos());
-        self.sum.wrapping_add(passed.wrapping_mul(u64::from(self.count)))
-    }
-
-    fn pass(&mut self, now: Instant) {
-        self.sum = self.sum(now);
-        self.since = now;
-    }
-
-    fn add(&mut self, now: Instant) {
-        self.pass(now);
-        self.count += 1;
-    }
-
-    fn remove(&mut self, now: Instant) {
-        self.pass(now);
-        self.count -= 1;
-    }
-}
-
-/// What is known of one type.
-#[derive(Debug, Default)]
-pub(crate) struct Contends {
-    /// The place of its group.
-    pub(crate) group: Option<u8>,
-    pub(crate) flying: Flying,
-    slope: Slope,
-    /// The integral at the last look.
-    looked: u64,
-    /// The mean number in flight between the last two looks.
-    mean: f64,
-    /// The largest mean number in flight since the last trial began.
-    peak: f64,
-    /// Not suspected before.
-    due: Instant,
-    rest: Duration,
-}
 
 /// The integrals when a request was dispatched.
 #[derive(Clone, Copy, Debug, Default)]
@@ -472,7 +422,7 @@ impl Contention {
 
     /// The types that are suspected, together.
     fn suspects(&self, now: Instant, types: &Types, kinds: &[u32], in_flight: f64) -> Vec<u32> {
-        let fits: Vec<(u32, slope::Fit)> = kinds
+        let fits: Vec<(u32, Fit)> = kinds
             .iter()
             .filter_map(|&kind| {
                 let known = &types.at(kind).contends;
@@ -488,7 +438,7 @@ impl Contention {
             let known = types.at(kind);
             known.key.is_some() && known.contends.group.is_none() && known.contends.due <= now
         };
-        let steep = |&(kind, fit): &(u32, slope::Fit)| {
+        let steep = |&(kind, fit): &(u32, Fit)| {
             let others: Vec<f64> =
                 fits.iter().filter(|(other, _)| *other != kind).map(|(_, fit)| fit.all).collect();
             let usual = others.iter().sum::<f64>() / others.len().max(1) as f64;
@@ -536,15 +486,6 @@ impl Contention {
     pub(crate) fn forgive(known: &mut Contends) {
         known.rest = Duration::ZERO;
         known.slope = Slope::default();
-    }
-}
-
-impl Contends {
-    fn look(&mut self, now: Instant, passed: f64) {
-        let sum = self.flying.sum(now);
-        self.mean = sum.wrapping_sub(self.looked) as f64 / passed;
-        self.looked = sum;
-        self.peak = self.peak.max(self.mean);
     }
 }
 

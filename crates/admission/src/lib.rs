@@ -88,6 +88,7 @@ mod rejection;
 mod request;
 mod snapshot;
 mod stalls;
+mod suspicion;
 mod tenants;
 mod tickets;
 mod time;
@@ -109,7 +110,7 @@ pub use goals::{
 };
 pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};
 pub use obstacle::{Obstacle, Shortage, Silent};
-pub use outside::{Control, ControlMaker, Maker, Refuse, RefuseMaker, Sample};
+pub use outside::{Control, ControlMaker, Maker, Refuse, RefuseMaker, Refusing, Sample};
 pub use pace::Parallelism;
 pub use policy::{
     AfterStall, Capacity, Contention, Controller, Cost, Given, Goal, LongLimit, Order, Policy, PolicyError,
@@ -119,9 +120,7 @@ pub use request::{
     ClassId, ClientId, Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType,
     TenantId, Ticket,
 };
-pub use snapshot::{
-    ClassSnapshot, GroupSnapshot, HeldTarget, Mode, Queued, Refusing, Snapshot, TypeSnapshot,
-};
+pub use snapshot::{ClassSnapshot, GroupSnapshot, HeldTarget, Mode, Queued, Snapshot, TypeSnapshot};
 pub use time::{Duration, Instant};
 pub use without::{Mechanism, Without};
 pub use work::Work;

@@ -6,7 +6,6 @@
 use alloc::boxed::Box;
 use core::fmt::{Debug, Formatter, Result};
 
-use crate::snapshot::Refusing;
 use crate::time::{Duration, Instant};
 
 /// A name, and the function that makes what the name stands for. Makers of the same name are equal.
@@ -117,4 +116,20 @@ pub trait Refuse: Debug + Send {
     fn state(&self) -> Refusing {
         Refusing::default()
     }
+}
+
+/// What a rule for refusing knows and does; each tells what it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Refusing {
+    /// Refused with this probability (Yaksha's p_d).
+    pub probability: Option<f64>,
+    /// Yaksha's A and B, per second.
+    pub gains: Option<(f64, f64)>,
+    /// The measured time on which the rule decides: a mean response time, or a queue wait.
+    pub measured: Option<Duration>,
+    /// How many requests may be present (wait or be in flight) before the next is refused. Where types have
+    /// targets of their own, this counts the other requests only.
+    pub bound: Option<f64>,
+    /// Requests take longer than the target although fewer are present than the service works on at once.
+    pub is_out_of_reach: bool,
 }

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::event::Lane;
 use crate::goals::{ClassGoal, Standing};
+use crate::outside::Refusing;
 use crate::pace::Parallelism;
 use crate::policy::{Goal, Turns, Weight};
 use crate::request::{ClassId, PoolId, RequestType, Ticket};
@@ -104,22 +105,6 @@ pub struct GroupSnapshot {
     pub in_flight: u32,
     /// Its requests that wait because of it: they had their turn.
     pub aside: usize,
-}
-
-/// What a rule for refusing knows and does; each tells what it has.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Refusing {
-    /// Refused with this probability (Yaksha's p_d).
-    pub probability: Option<f64>,
-    /// Yaksha's A and B, per second.
-    pub gains: Option<(f64, f64)>,
-    /// The measured time on which the rule decides: a mean response time, or a queue wait.
-    pub measured: Option<Duration>,
-    /// How many requests may be present (wait or be in flight) before the next is refused. Where types have
-    /// targets of their own, this counts the other requests only.
-    pub bound: Option<f64>,
-    /// Requests take longer than the target although fewer are present than the service works on at once.
-    pub is_out_of_reach: bool,
 }
 
 /// One request that waits.

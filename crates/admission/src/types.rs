@@ -6,7 +6,6 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::contention::Contends;
 use crate::cost::{Estimate, Modes};
 use crate::event::Lane;
 use crate::lanes::Usual;
@@ -16,6 +15,7 @@ use crate::ledger::Growing;
 use crate::pace::Center;
 use crate::policy::Cost;
 use crate::request::RequestType;
+use crate::suspicion::Contends;
 use crate::tickets::{List, Through};
 use crate::time::Instant;
 use crate::work::Work;

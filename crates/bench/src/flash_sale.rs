@@ -18,8 +18,10 @@ mod laboratory;
 mod picture;
 mod report;
 mod story;
+mod tables;
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +36,7 @@ use crate::table::{count, paragraph, seconds};
 use laboratory::{Laboratory, Measured, Variant};
 pub use report::{Report, RoundReport, Section, VariantReport};
 pub use story::story;
+pub use tables::text;
 
 /// Clients of the closed loop that looks for the best that the database can do.
 const CALIBRATION_CLIENTS: [usize; 4] = [4, 8, 16, 32];
@@ -110,8 +113,17 @@ pub async fn run(options: &FlashSaleOptions, display: &Display) -> Result<Report
     let quiet = measure(&laboratory, &ends, &load, options.timeout, display).await?;
 
     let report = Report::new(options, &laboratory, calibration, (rate, sale), (best * QUIET, quiet));
-    report.write(&options.output)?;
+    write(&report, &options.output)?;
     Ok(report)
+}
+
+/// Writes the plot and the figures.
+fn write(report: &Report, output: &Path) -> Result<(), Error> {
+    fs::create_dir_all(output).map_err(Error::io(format!("creating {}", output.display())))?;
+    let json = serde_json::to_string_pretty(report)
+        .map_err(|error| Error::Experiment(format!("the figures can't be written as JSON: {error}")))?;
+    fs::write(&report.figures, json).map_err(Error::io(format!("writing {}", report.figures.display())))?;
+    Ok(picture::of(report).write(&report.plot)?)
 }
 
 fn introduction(options: &FlashSaleOptions) -> String {

@@ -29,7 +29,7 @@ mod usage;
 use std::time::Duration;
 
 pub use client::{Client, Target};
-pub use closed::{ClosedOutcome, run_closed};
+pub use closed::{ClosedOutcome, little_residual, run_closed};
 pub use connections::ConnectionPool;
 pub use crowd::{Connecting, Crowd, CrowdOutcome, Group, Served};
 pub use errand::run_errand;

@@ -446,7 +446,7 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
     match experiment {
         Experiment::Demo { output } => demo(&output, server_cpu, &display).await,
         Experiment::FlashSale(arguments) => {
-            Ok(flash_sale::run(&arguments.options(server_cpu)?, &display).await?.text())
+            Ok(flash_sale::text(&flash_sale::run(&arguments.options(server_cpu)?, &display).await?))
         }
         Experiment::LongLane(arguments) => {
             let options = LongLaneOptions {

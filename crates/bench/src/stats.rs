@@ -23,14 +23,6 @@ pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
-/// Clients that finished nothing in the window, in a closed loop without think time.
-///
-/// Little's law says N = X · R. Where N − X · R is not near zero, the mean response time covers only the
-/// survivors and understates the truth.
-pub fn little_residual(clients: f64, throughput: f64, mean_response_seconds: f64) -> f64 {
-    clients - throughput * mean_response_seconds
-}
-
 /// A figure over several rounds.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Rounds {
@@ -264,12 +256,6 @@ mod tests {
         assert_eq!(curves.backlog, [1.0, 0.0]);
         assert_eq!(curves.throughput, [2.0, 2.0]);
         assert_eq!(curves.response_seconds, [Some(0.35), None]);
-    }
-
-    #[test]
-    fn littles_law_accounts_for_every_client_that_finishes_something() {
-        assert_eq!(little_residual(10.0, 100.0, 0.1), 0.0);
-        assert_eq!(little_residual(600.0, 100.0, 2.0), 400.0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The shop over HTTP: the fourteen pages, the covers, and two addresses for programs.
 
 mod connections;
+mod failed;
 mod failure;
 mod images;
 mod layout;
@@ -36,9 +37,10 @@ use crate::Error;
 use crate::interaction::Interaction;
 use crate::names::Scale;
 
+pub use self::connections::Isolation;
 pub use self::locking::Locking;
 pub use self::session::BestSellers;
-pub use self::shop::{Isolation, Transactions};
+pub use self::shop::Transactions;
 
 /// The longest form, in bytes.
 const MAX_FORM: usize = 64 * 1024;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
-use crate::raw::Complaint;
+use crate::complaint::Complaint;
 
 /// The longest path that fits into `sockaddr_un` (108 bytes with the closing zero on Linux).
 const UNIX_PATH_MAX: usize = 107;

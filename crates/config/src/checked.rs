@@ -9,8 +9,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::Examine;
 use crate::address::Address;
+use crate::complaint::Complaint;
 use crate::error::{Error, Position};
-use crate::raw::{self, ADMIN, Complaint, GATE, LOG, PROCESS, Section, hint_for_unknown, unknown_key};
+use crate::raw::{self, ADMIN, GATE, LOG, PROCESS, Section, hint_for_unknown, unknown_key};
 use crate::variables::{Values, Variables};
 
 mod auth;
@@ -23,11 +24,12 @@ mod postgres;
 mod rejection;
 mod tls;
 mod types;
+mod words;
 
 pub use auth::{Auth, AuthMethod, AuthQuery, ChannelBinding};
 pub(crate) use auth::{CHANNEL_BINDINGS, METHODS};
 pub use class::{Class, FieldRule, TagRule, TenantBy};
-pub use gate::{Gate, Mode, Protocol, Service, Trace, TraceFull};
+pub use gate::{Gate, Mode, Service, Trace, TraceFull};
 pub(crate) use gate::{MODES, PROTOCOLS, TRACE_FULL, read_simulated};
 pub(crate) use http::{EGRESSES, KERNEL_BANDS, TYPE_FIELDS, VERSIONS};
 pub use http::{

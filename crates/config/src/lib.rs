@@ -13,8 +13,10 @@ use std::path::Path;
 
 mod address;
 mod checked;
+mod complaint;
 mod effective;
 mod error;
+mod protocol;
 mod raw;
 mod reference;
 mod reload;
@@ -26,12 +28,13 @@ pub use address::Address;
 pub use checked::{
     Admin, Auth, AuthMethod, AuthQuery, ChannelBinding, Class, Connections, Egress, FieldRule, Gate,
     HealthCheck, Http, HttpVersion, Identity, KernelBands, Log, LogFormat, LogLevel, LongLimit, Mode, Mysql,
-    Network, OnDisconnect, OwnTarget, Pooling, Postgres, Protocol, Route, Service, SocketMode, TagRule,
-    TenantBy, Tls, TlsMode, Trace, TraceFull, TypeField, UPLINKS, Uplink, UpstreamTls, UpstreamTlsMode,
-    UserQuery, World, bits_per_second, rejection_name,
+    Network, OnDisconnect, OwnTarget, Pooling, Postgres, Route, Service, SocketMode, TagRule, TenantBy, Tls,
+    TlsMode, Trace, TraceFull, TypeField, UPLINKS, Uplink, UpstreamTls, UpstreamTlsMode, UserQuery, World,
+    bits_per_second, rejection_name,
 };
 pub use effective::{Row, capacity_text, effective, rows};
 pub use error::{Error, Errors, Origin, Position};
+pub use protocol::Protocol;
 pub use raw::is_of_laboratory;
 pub use raw::{
     ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GATE, GOAL, HTTP, LOG, OWN_TARGET,

@@ -8,7 +8,7 @@
 
 use toml::de::DeValue;
 
-use crate::checked::Protocol;
+use crate::protocol::Protocol;
 
 mod class;
 mod gate;
@@ -30,9 +30,9 @@ pub use scenario::{APPLICATION, GOAL, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
 pub(crate) use section::{Before, Section, hint_for_unknown, literal, unknown_key};
 pub(crate) use values::CONTROLLERS;
 pub(crate) use values::{
-    Complaint, aging, amount, amount_or_steps, at_most_a_day, boolean, bound, capacity, choice, counts,
-    curve, integer, laboratory, list, long_limit, long_time, memory, real, some_text, some_time, steps, text,
-    texts, time_or_none, times, users, weights,
+    aging, amount, amount_or_steps, at_most_a_day, boolean, bound, capacity, choice, counts, curve, integer,
+    laboratory, list, long_time, memory, real, some_text, some_time, steps, text, texts, time_or_none, times,
+    users, weights,
 };
 
 /// One key.

@@ -25,10 +25,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::checked::{self, single_table};
+use crate::complaint::Complaint;
 use crate::error::{Error, Errors, Origin, Position};
 use crate::raw::{
-    self, APPLICATION, Complaint, GATE, SCENARIO, SOURCE, Section, TYPE, UPSTREAM, hint_for_unknown,
-    unknown_key,
+    self, APPLICATION, GATE, SCENARIO, SOURCE, Section, TYPE, UPSTREAM, hint_for_unknown, unknown_key,
 };
 
 use application::Tables;

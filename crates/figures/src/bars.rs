@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::figure::{seconds, short_seconds};
+use crate::numbers::{seconds, short_seconds};
 
 /// Bars side by side.
 #[derive(Clone, Debug)]

@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 
 use crate::bars::{Bar, Bars};
 use crate::error::Error;
-use crate::figure::{
-    Drawing, Figure, IN_TIME, Line, PER_MINUTE, RESPONSE, Said, TwoMetrics, percent, seconds, with_interval,
-};
+use crate::figure::{Drawing, Figure, IN_TIME, Line, PER_MINUTE, RESPONSE, Said, TwoMetrics};
+use crate::numbers::{percent, seconds, with_interval};
 use crate::results::Results;
 
 /// The clients at which section 5.2 compares, and Figs. 11–13 (their averages are those of Fig. 9 there).

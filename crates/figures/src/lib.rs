@@ -11,6 +11,7 @@ mod digest;
 mod error;
 mod figure;
 mod gatekeeper;
+mod numbers;
 pub mod proofs;
 mod results;
 mod series;

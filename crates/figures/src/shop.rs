@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 
 use crate::error::Error;
-use crate::figure::{Figure, IN_TIME, Line, Quantity, RESPONSE, TwoMetrics, percent, seconds, with_interval};
+use crate::figure::{Figure, IN_TIME, Line, Quantity, RESPONSE, TwoMetrics};
+use crate::numbers::{percent, seconds, with_interval};
 use crate::results::Results;
 use sim::plot::Scale;
 

@@ -8,10 +8,8 @@ use sim::plot::{Curve, Mark, Panel, Plot, Scale};
 
 use crate::digest::{Digest, Moment};
 use crate::error::Error;
-use crate::figure::{
-    Drawing, Figure, Line, Quantity, RESPONSE, Said, TwoMetrics, percent, seconds, short_seconds,
-    with_interval,
-};
+use crate::figure::{Drawing, Figure, Line, Quantity, RESPONSE, Said, TwoMetrics};
+use crate::numbers::{percent, seconds, short_seconds, with_interval};
 use crate::results::Results;
 use crate::series;
 

@@ -24,6 +24,7 @@ mod reload;
 mod remote;
 mod signals;
 mod state;
+mod tls;
 
 use cli::{Cli, Command, UplinkCommand, UsersCommand};
 

@@ -9,8 +9,7 @@ use std::collections::VecDeque;
 
 use admission::Duration;
 
-use crate::engine::nanos;
-use crate::scenario::Kind;
+use crate::agenda::nanos;
 
 /// An application before the gate.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,10 +80,12 @@ enum Stage {
 }
 
 impl Inside {
-    pub(crate) fn new(application: &Application, types: &[Kind]) -> Self {
-        let tables = types.iter().flat_map(|kind| &kind.tables).map(|lock| lock.table as usize + 1).max();
+    /// `needs` are the locks of each type.
+    pub(crate) fn new<'a>(application: &Application, needs: impl Iterator<Item = &'a [TableLock]>) -> Self {
+        let needs: Vec<_> = needs.map(<[TableLock]>::to_vec).collect();
+        let tables = needs.iter().flatten().map(|lock| lock.table as usize + 1).max();
         Self {
-            needs: types.iter().map(|kind| kind.tables.clone()).collect(),
+            needs,
             timeout: application.timeout.map_or(u64::MAX, nanos),
             locks: (0..tables.unwrap_or(0)).map(|_| Lock::default()).collect(),
             free: (0..application.connections).collect(),
@@ -212,7 +213,6 @@ impl Lock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::distribution::Distribution;
 
     const READ: TableLock = TableLock { table: 0, written: false };
     const WRITTEN: TableLock = TableLock { table: 0, written: true };
@@ -222,11 +222,8 @@ mod tests {
     fn inside(connections: u32) -> Inside {
         let other = |written| TableLock { table: 1, written };
         let types = [vec![READ], vec![WRITTEN], vec![WRITTEN, other(true)], vec![other(false)], vec![]];
-        let types = types.map(|tables| {
-            let service_time = Distribution::Fixed(Duration::from_millis(1));
-            Kind { tables, ..Kind::new("page", service_time) }
-        });
-        Inside::new(&Application { connections, timeout: Some(Duration::from_nanos(10)) }, &types)
+        let application = Application { connections, timeout: Some(Duration::from_nanos(10)) };
+        Inside::new(&application, types.iter().map(Vec::as_slice))
     }
 
     #[test]

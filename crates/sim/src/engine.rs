@@ -16,14 +16,15 @@ use admission::{
     Policy, PoolId, Reason, Refused, Request, Snapshot, Ticket, Work,
 };
 
-use crate::agenda::{Agenda, Due};
+use crate::agenda::{Agenda, Due, nanos};
 use crate::application::Inside;
 use crate::chance::{Chance, Purpose};
 use crate::clients::Abandoned;
 use crate::distribution::{Distribution, Sampler};
 use crate::error::Error;
 use crate::laws::{self, Books};
-use crate::record::{Outcome, Row, Run, Sample, Trace, What};
+use crate::record::{Outcome, Row, Sample, Trace, What};
+use crate::result::Run;
 use crate::scenario::{End, Keep, Scenario};
 use crate::sources::Feed;
 use crate::summary::{self, Integrals};
@@ -189,7 +190,10 @@ impl<'a, O: Observer> Engine<'a, O> {
             tickets: Vec::new(),
             at_gate: Vec::new(),
             connections,
-            inside: scenario.application.as_ref().map(|before| Inside::new(before, &scenario.types)),
+            inside: scenario
+                .application
+                .as_ref()
+                .map(|before| Inside::new(before, scenario.types.iter().map(|kind| &*kind.tables))),
             visits: 0,
             samples: Vec::new(),
             events: Vec::new(),
@@ -582,9 +586,4 @@ fn is_rare(event: &Event) -> bool {
         event,
         Event::Dispatched { .. } | Event::Rejected { .. } | Event::Left { .. } | Event::Completed { .. }
     )
-}
-
-/// Saturates: nothing lasts for longer than there are nanoseconds.
-pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

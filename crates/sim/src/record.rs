@@ -1,9 +1,6 @@
-//! What is recorded of a run: a row for each request, the state at every tick, the gate's events, and one
-//! number for all of it.
+//! What is recorded of a run: a row for each request, the state at every tick, and one number for all of it.
 
-use admission::{Duration, Event, Instant, Reason, Work};
-
-use crate::summary::Summary;
+use admission::{Duration, Instant, Reason, Work};
 
 /// One request: what it was, and what became of it. A further try of its client's is another row. What the
 /// service gave up for others begins anew in the same one: `dispatched` and the upstream time are of the
@@ -109,21 +106,6 @@ pub struct Sample {
     pub timed_out: u64,
     /// The service time of what was completed since.
     pub useful_work: Work,
-}
-
-/// The result of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Run {
-    /// One for each request, in order of arrival.
-    pub rows: Vec<Row>,
-    /// One for each tick.
-    pub samples: Vec<Sample>,
-    /// The gate's events, as far as the scenario keeps them.
-    pub events: Vec<(Instant, Event)>,
-    /// The figures of the window that is measured.
-    pub summary: Summary,
-    /// One number for all that happened, in order: two runs with the same number were the same.
-    pub trace: u64,
 }
 
 /// The trace hash: every arrival, dispatch and end, in order, with its instant. Not cryptographic.

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::agenda::{Agenda, Due};
+use crate::agenda::{Agenda, Due, nanos};
 use crate::arrivals::{Arrival, Arrivals, Pace};
 use crate::chance::{Chance, Purpose};
 use crate::clients::{Client, Draw, Mix};
 use crate::distribution::Sampler;
-use crate::engine::nanos;
 use crate::scenario::{Scenario, Source};
 
 /// One source.

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use admission::{Duration, Instant};
 
+use crate::agenda::nanos;
 use crate::arrivals::Arrivals;
 use crate::record::{Outcome, Row};
 use crate::scenario::Scenario;
@@ -329,10 +330,6 @@ impl Collection {
             ..self.figures
         }
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

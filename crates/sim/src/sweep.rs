@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::engine::{Observer, run_with};
 use crate::error::Error;
-use crate::record::Run;
+use crate::result::Run;
 use crate::scenario::Scenario;
 
 /// Runs all scenarios on so many threads (`None`: as many as there are cores) and gives what `digest` makes

@@ -1,9 +1,9 @@
 //! SQL read just far enough to name a request's type and to see what it does to its session.
 //!
 //! No parser: a lexer ([`lexer`]) that knows where literals, comments and statements end, and readers over
-//! its tokens: which statements a text holds and what each does ([`statement`]), what shape they have
-//! without any of their values ([`mod@fingerprint`]), and what an application says about itself in comments
-//! ([`comment`]). [`describe`] does all of it in one pass.
+//! its tokens: which statements a text holds ([`statements`]) and what each does ([`statement`]), what shape
+//! they have without any of their values ([`mod@fingerprint`]), and what an application says about itself in
+//! comments ([`comment`]). [`describe`] does all of it in one pass.
 //!
 //! Limits of reading text alone: a function, trigger, rule or `DO` block may do anything without its text
 //! saying so. What this module reports is what the text says.
@@ -17,6 +17,7 @@ mod harmless;
 mod keyword;
 pub mod lexer;
 mod observe;
+mod split;
 pub mod statement;
 mod words;
 
@@ -25,7 +26,8 @@ pub use describe::{Description, MAX_STATEMENTS, describe};
 pub use effects::{Effects, Pins};
 pub use fingerprint::fingerprint;
 pub use lexer::Unlexable;
-pub use statement::{Kind, Statement, Statements, Touches, statements};
+pub use split::{Statements, statements};
+pub use statement::{Kind, Statement, Touches};
 
 /// Whose SQL it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -273,7 +273,7 @@ impl Gate {
         let before = core::mem::replace(&mut self.contention, Contention::new(mode.clone(), now));
         drop(before);
         for kind in self.types.kinds().collect::<Vec<_>>() {
-            self.types.at_mut(kind).contends = crate::contention::Contends::default();
+            self.types.at_mut(kind).contends = crate::suspicion::Contends::default();
             for slot in self.tickets.all(&self.types.at(kind).in_flight) {
                 let record = self.tickets.at_mut(slot);
                 let flies = core::mem::replace(&mut record.flying, false);

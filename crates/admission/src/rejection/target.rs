@@ -73,9 +73,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use super::{Asked, Reach, Rule, TooMany};
 use crate::chance::Chance;
+use crate::outside::Refusing;
 use crate::policy::{Goal, Rejection, Targets};
 use crate::request::RequestType;
-use crate::snapshot::{HeldTarget, Refusing};
+use crate::snapshot::HeldTarget;
 use crate::time::{Duration, Instant};
 use hold::{Hold, Scope};
 

@@ -32,8 +32,8 @@
 //! though the paper calls the one for 2000 browsers aggressive.
 
 use crate::chance::Chance;
+use crate::outside::Refusing;
 use crate::policy::{Tuning, YakshaSettings};
-use crate::snapshot::Refusing;
 use crate::time::{Duration, Instant};
 
 use super::{Asked, Rule, TooMany};

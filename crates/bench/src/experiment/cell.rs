@@ -8,8 +8,9 @@ use super::anatomy::Anatomy;
 use super::learned::LearnedPage;
 use super::plan::{Load, Metric, Who};
 use super::schedule::Moment;
+use crate::load::little_residual;
 use crate::load::{Outcome, Record};
-use crate::stats::{little_residual, mean, percentile};
+use crate::stats::{mean, percentile};
 
 /// More of the processors that the server doesn't have than this, and the client may be the bottleneck.
 const CLIENT_BUSY: f64 = 0.9;

@@ -6,13 +6,14 @@ mod breakdown;
 mod convergence;
 mod curves;
 mod extra;
+mod html;
 mod markdown;
-mod page;
 mod pages;
 mod picture;
 mod png;
 mod rows;
 mod service;
+mod text_table;
 mod types;
 mod visitors;
 
@@ -91,7 +92,7 @@ pub fn write(shown: &[Shown], places: &Places) -> Result<Vec<PathBuf>, Error> {
         sections.push((one, pictures));
     }
     let path = places.page.join(PAGE);
-    fs::write(&path, page::page(&sections, fonts.are_missing())).map_err(failed(&path))?;
+    fs::write(&path, html::page(&sections, fonts.are_missing())).map_err(failed(&path))?;
     written.insert(0, path);
     Ok(written)
 }

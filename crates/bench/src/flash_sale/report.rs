@@ -1,19 +1,16 @@
-//! The flash sale's figures: as data for machines, and as a table.
+//! The flash sale's figures, as data.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use super::FlashSaleOptions;
 use super::laboratory::{Laboratory, Measured};
-use super::{FlashSaleOptions, judgment, picture};
-use crate::Error;
 use crate::database::Database;
 use crate::load::ClosedOutcome;
 use crate::shop;
-use crate::stats::{Curves, Responses, Rounds, Summary};
-use crate::table::{self, Figures};
+use crate::stats::{Curves, Rounds, Summary};
 
 /// How finely the curves are drawn.
 const CURVE_STEP: Duration = Duration::from_millis(125);
@@ -136,103 +133,6 @@ impl Report {
             figures: options.output.join("flash-sale.json"),
         }
     }
-
-    /// Writes the plot and the figures.
-    pub(super) fn write(&self, output: &Path) -> Result<(), Error> {
-        fs::create_dir_all(output).map_err(Error::io(format!("creating {}", output.display())))?;
-        let json = serde_json::to_string_pretty(self)
-            .map_err(|error| Error::Experiment(format!("the figures can't be written as JSON: {error}")))?;
-        fs::write(&self.figures, json).map_err(Error::io(format!("writing {}", self.figures.display())))?;
-        Ok(picture::of(self).write(&self.plot)?)
-    }
-
-    /// Everything that a person wants to read: tables, judgment, caveats, and where the rest is.
-    pub fn text(&self) -> String {
-        let mut text = format!("\n  The sale at {}/s\n", table::count(self.sale.rate));
-        text.push_str(&indented(&self.sale_table()));
-        text.push_str(
-            "  Medians of the rounds (lowest … highest). All requests count; one that wasn't answered is\n  \
-             charged the full time-out. Answered: while requests were still arriving.\n",
-        );
-        text.push_str(&format!("\n  A quiet load of {}/s\n", table::count(self.quiet.rate)));
-        text.push_str(&indented(&self.quiet_table()));
-        text.push('\n');
-        for sentence in judgment::sentences(self).into_iter().chain(judgment::caveats(self)) {
-            text.push_str(&table::paragraph(&sentence));
-        }
-        text.push_str(&format!("\n  Plot     {}\n", self.plot.display()));
-        text.push_str(&format!("  Figures  {}\n", self.figures.display()));
-        text
-    }
-
-    fn sale_table(&self) -> String {
-        let variants = &self.sale.variants;
-        let mut figures = Figures::new(&headings(variants));
-        let row = |figures: &mut Figures,
-                   label: &str,
-                   show: fn(f64) -> String,
-                   of: &dyn Fn(&RoundReport) -> f64| {
-            figures.row(label, variants.iter().map(|variant| table::spread(variant.rounds(of), show)));
-        };
-        row(&mut figures, "answered per second", table::count, &|round| round.summary.throughput);
-        let direct = variants[0].median(|round| round.summary.throughput);
-        figures.row(
-            "  times direct",
-            variants
-                .iter()
-                .map(|variant| table::ratio(variant.median(|round| round.summary.throughput) / direct)),
-        );
-        row(&mut figures, "answered per second of its CPU time", table::count, &|round| round.efficiency);
-        row(&mut figures, "answered within 1 s, per second", table::count, &|round| round.summary.goodput);
-        row(&mut figures, "waiting at the end", table::count, &|round| round.summary.backlog_end as f64);
-        row(&mut figures, "waiting at most", table::count, &|round| round.summary.backlog_max as f64);
-        figures.heading("mean response time");
-        row(&mut figures, "  all requests", table::seconds, &|round| round.summary.overall.mean_seconds);
-        for (number, name) in self.types.iter().enumerate() {
-            let of = move |round: &RoundReport| round.summary.types[number].mean_seconds;
-            row(&mut figures, &format!("  {name}"), table::seconds, &of);
-        }
-        figures.heading("95th percentile");
-        row(&mut figures, "  all requests", table::seconds, &|round| round.summary.overall.p95_seconds);
-        for (number, name) in self.types.iter().enumerate() {
-            let of = move |round: &RoundReport| round.summary.types[number].p95_seconds;
-            row(&mut figures, &format!("  {name}"), table::seconds, &of);
-        }
-        let part = |count: fn(&Responses) -> usize| {
-            variants.iter().map(move |variant| {
-                let of = |round: &RoundReport| {
-                    100.0 * count(&round.summary.overall) as f64 / round.summary.overall.arrived.max(1) as f64
-                };
-                format!("{:.1} %", variant.median(of))
-            })
-        };
-        figures.row("timed out", part(|responses| responses.timed_out));
-        figures.row("refused or failed", part(|responses| responses.rejected + responses.failed));
-        figures.to_string()
-    }
-
-    fn quiet_table(&self) -> String {
-        let variants = &self.quiet.variants;
-        let mut figures = Figures::new(&headings(variants));
-        let row = |figures: &mut Figures,
-                   label: &str,
-                   show: fn(f64) -> String,
-                   of: &dyn Fn(&RoundReport) -> f64| {
-            figures.row(label, variants.iter().map(|variant| table::spread(variant.rounds(of), show)));
-        };
-        row(&mut figures, "answered per second", table::count, &|round| round.summary.throughput);
-        row(&mut figures, "mean response time", table::seconds, &|round| round.summary.overall.mean_seconds);
-        for number in [shop::ORDER, shop::READ].map(usize::from) {
-            let of = move |round: &RoundReport| round.summary.types[number].p50_seconds;
-            row(&mut figures, &format!("  {}, median", self.types[number]), table::seconds, &of);
-        }
-        row(&mut figures, "95th percentile", table::seconds, &|round| round.summary.overall.p95_seconds);
-        figures.to_string()
-    }
-}
-
-fn headings(variants: &[VariantReport]) -> Vec<String> {
-    variants.iter().map(|variant| format!("{}\n({})", variant.label, variant.note)).collect()
 }
 
 fn section((rate, turns): (f64, Vec<Vec<Measured>>), label: impl Fn(usize) -> (String, String)) -> Section {
@@ -260,8 +160,4 @@ fn round(measured: Measured) -> RoundReport {
         reopened: measured.outcome.reopened,
         first_failure: measured.outcome.first_failure,
     }
-}
-
-fn indented(block: &str) -> String {
-    block.lines().map(|line| format!("  {line}\n")).collect()
 }

@@ -12,7 +12,6 @@ use super::connections::ConnectionPool;
 use super::execution::execute;
 use super::mix::{Mix, Rotation};
 use crate::Error;
-use crate::stats::little_residual;
 
 /// What a closed loop reached.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
@@ -113,5 +112,24 @@ async fn one_client(
         } else {
             tally.failed += 1;
         }
+    }
+}
+
+/// Clients that finished nothing in the window, in a closed loop without think time.
+///
+/// Little's law says N = X · R. Where N − X · R is not near zero, the mean response time covers only the
+/// survivors and understates the truth.
+pub fn little_residual(clients: f64, throughput: f64, mean_response_seconds: f64) -> f64 {
+    clients - throughput * mean_response_seconds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn littles_law_accounts_for_every_client_that_finishes_something() {
+        assert_eq!(little_residual(10.0, 100.0, 0.1), 0.0);
+        assert_eq!(little_residual(600.0, 100.0, 2.0), 400.0);
     }
 }

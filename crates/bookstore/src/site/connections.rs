@@ -5,15 +5,38 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
 use mysql_async::{Conn, Opts, PoolConstraints, PoolOpts};
 use tokio::sync::Mutex;
 use tokio_postgres::{Config, NoTls};
 
 use super::failure::Failure;
-use super::shop::Isolation;
 use crate::Error;
 use crate::database::{Connection, DatabaseError, is_mariadb, mariadb_options};
+
+/// How far transactions are kept from one another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Isolation {
+    /// READ COMMITTED, PostgreSQL's own default
+    #[default]
+    ReadCommitted,
+    /// REPEATABLE READ
+    RepeatableRead,
+    /// SERIALIZABLE
+    Serializable,
+}
+
+impl Isolation {
+    /// The level in SQL.
+    pub(super) const fn sql(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => "READ COMMITTED",
+            Self::RepeatableRead => "REPEATABLE READ",
+            Self::Serializable => "SERIALIZABLE",
+        }
+    }
+}
 
 /// Where sessions get their connections.
 pub(super) struct Connections {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tokio::sync::OnceCell;
 
-use super::connections::Connections;
+use super::connections::{Connections, Isolation};
 use super::failure::Failure;
 use super::locking::{Held, Locking, Locks, Tables};
 use super::session::{Manner, Session, route_tag};
@@ -27,29 +27,6 @@ pub enum Transactions {
     /// Each statement commits by itself; only an order, a change of a cart and a change of a book are
     /// transactions
     Statement,
-}
-
-/// How far transactions are kept from one another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Isolation {
-    /// READ COMMITTED, PostgreSQL's own default
-    #[default]
-    ReadCommitted,
-    /// REPEATABLE READ
-    RepeatableRead,
-    /// SERIALIZABLE
-    Serializable,
-}
-
-impl Isolation {
-    /// The level in SQL.
-    pub(super) const fn sql(self) -> &'static str {
-        match self {
-            Self::ReadCommitted => "READ COMMITTED",
-            Self::RepeatableRead => "REPEATABLE READ",
-            Self::Serializable => "SERIALIZABLE",
-        }
-    }
 }
 
 /// What an interaction does with the database.

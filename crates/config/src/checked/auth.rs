@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::raw::{self, Complaint, Section};
+use crate::complaint::Complaint;
+use crate::raw::{self, Section};
 
 /// How clients log in, and which users there are.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,11 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::http::{Network, networks, route_path};
+use super::number;
 use super::types::statement_name;
-use super::{Protocol, number};
-use crate::raw::{self, CLASS, Complaint, Section, is_class_key_of};
+use crate::complaint::Complaint;
+use crate::protocol::Protocol;
+use crate::raw::{self, CLASS, Section, is_class_key_of};
 
 mod cover;
 
@@ -282,7 +284,7 @@ fn read_one(
         below.complain("name", Complaint::new("is missing").hint("say what the class is called"));
     }
     let class = Class {
-        name: below.read_given("name", super::gate::name).unwrap_or_default(),
+        name: below.read_given("name", super::words::name).unwrap_or_default(),
         weight: below.read_given("weight", weight),
         goal: below.read_given("goal", goal),
         importance: below.read_given("importance", |value| number(value, 0, 255)).map(|it: u32| it as u8),

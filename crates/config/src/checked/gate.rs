@@ -9,31 +9,20 @@ use toml::de::{DeTable, DeValue};
 
 use super::policy::{self, Connections, LongLimit};
 use super::types::{self, Names};
+use super::words::{absolute_file, name};
 use super::{
     Admin, Class, Http, Mysql, OwnTarget, Postgres, Tls, UpstreamTls, class, http, mysql, number, postgres,
     tls,
 };
 use crate::address::Address;
+use crate::complaint::Complaint;
 use crate::error::{Error, Position};
-use crate::raw::{self, Complaint, GATE, HTTP, POSTGRES, Section, is_of_mysql};
+use crate::protocol::Protocol;
+use crate::raw::{self, GATE, HTTP, POSTGRES, Section, is_of_mysql};
 use crate::{Examine, Fault};
 
 /// The most gates of one process.
 const GATES_MAX: usize = 64;
-/// The longest name of a gate, in bytes.
-pub(super) const NAME_BYTES_MAX: usize = 64;
-
-/// What a protected service speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// PostgreSQL, protocol 3.
-    Postgres,
-    /// MySQL and MariaDB, protocol 4.1.
-    Mysql,
-    /// HTTP, versions 1 and 2.
-    Http,
-}
-
 /// What is protected, and what only a gate for that has.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Service {
@@ -363,31 +352,6 @@ fn refuse_collisions(section: &mut Section<'_>, gate: &Gate, others: &[Gate], ad
     if log(gate).is_some() && others.iter().any(|other| log(other) == log(gate)) {
         section.complain("access_log", Complaint::new("another gate writes its log there"));
     }
-}
-
-pub(super) fn name(value: &DeValue<'_>) -> Result<String, Complaint> {
-    let name = raw::text(value)?;
-    let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
-    if fits && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
-        Ok(name)
-    } else {
-        Err(Complaint::new("can't be a name")
-            .hint(format!("write letters, digits, - and _, at most {NAME_BYTES_MAX}")))
-    }
-}
-
-pub(super) fn absolute_file(value: &DeValue<'_>) -> Result<Option<PathBuf>, Complaint> {
-    let path = match raw::text(value)?.as_str() {
-        "none" => return Ok(None),
-        text => PathBuf::from(text),
-    };
-    if !path.is_absolute() {
-        return Err(Complaint::new("is a relative path").hint("write an absolute one, or \"none\""));
-    }
-    if path.file_name().is_none() {
-        return Err(Complaint::new("is a directory").hint("name a file in it"));
-    }
-    Ok(Some(path))
 }
 
 fn keepalive(value: &DeValue<'_>) -> Result<Duration, Complaint> {

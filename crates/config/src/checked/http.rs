@@ -7,10 +7,11 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::gate::absolute_file;
 use super::number;
+use super::words::absolute_file;
 use crate::address::{Address, Scheme};
-use crate::raw::{self, Complaint, ROUTE, Section};
+use crate::complaint::Complaint;
+use crate::raw::{self, ROUTE, Section};
 
 pub(crate) const GATE_PORT: u16 = 8081;
 /// The most endpoints of one service.

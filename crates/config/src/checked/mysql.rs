@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::postgres::read_upstream;
+use super::words::read_upstream;
 use crate::address::Address;
-use crate::raw::{self, Complaint, Section};
+use crate::complaint::Complaint;
+use crate::raw::{self, Section};
 
 pub(crate) const SERVER_PORT: u16 = 3306;
 pub(crate) const GATE_PORT: u16 = 6033;

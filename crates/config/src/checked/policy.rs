@@ -6,8 +6,10 @@ use admission::{Adaptation, AfterStall, Contention, Cost, Order, Policy, Without
 
 use toml::de::DeValue;
 
-use super::{OwnTarget, Protocol, number, rejection};
-use crate::raw::{self, Before, Complaint, Section};
+use super::{OwnTarget, number, rejection};
+use crate::complaint::Complaint;
+use crate::protocol::Protocol;
+use crate::raw::{self, Before, Section};
 
 /// The limit of the long lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +83,7 @@ pub(super) fn read(
         let why = format!("is more than `connections` ({connections})");
         section.complain("pinned_max", Complaint::new(why).hint("leave it out for half of them"));
     }
-    let long_limit = section.read("long_limit", raw::long_limit);
+    let long_limit = section.read("long_limit", long_limit);
     let capacity = section.read("capacity", |value| raw::capacity(value, before));
     let policy = Policy {
         capacity,
@@ -165,5 +167,20 @@ fn read_order(section: &mut Section<'_>, aging_floor: Duration) -> Order {
         Order::Fifo
     } else {
         Order::ShortestFirst { aging, floor }
+    }
+}
+
+/// The long lane's limit.
+fn long_limit(value: &DeValue<'_>) -> Result<LongLimit, Complaint> {
+    match value {
+        DeValue::String(text) if text == "none" => Ok(LongLimit::NoLane),
+        DeValue::String(text) if text == "auto" => Ok(LongLimit::Auto),
+        DeValue::String(_) => {
+            Err(Complaint::new("isn't a limit").hint("write \"auto\", a whole number, or \"none\""))
+        }
+        other => match raw::integer(other, 0..=10_000)? {
+            0 => Ok(LongLimit::NoLane),
+            limit => Ok(LongLimit::Fixed(u32::try_from(limit).unwrap_or(u32::MAX))),
+        },
     }
 }

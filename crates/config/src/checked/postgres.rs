@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::gate::NAME_BYTES_MAX;
+use super::words::{NAME_BYTES_MAX, read_upstream};
 use super::{Auth, auth, number};
 use crate::address::Address;
-use crate::raw::{self, Complaint, Section};
+use crate::complaint::Complaint;
+use crate::raw::{self, Section};
 
 pub(crate) const SERVER_PORT: u16 = 5432;
 pub(crate) const GATE_PORT: u16 = 6432;
@@ -99,20 +100,6 @@ pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool) -> Postgres
 
 fn clients(value: &DeValue<'_>) -> Result<Option<u32>, Complaint> {
     Ok(raw::bound(value, 1_000_000)?.map(|bound| u32::try_from(bound).unwrap_or(u32::MAX)))
-}
-
-/// Where a database's server listens; `port` is what its servers listen on by default.
-pub(super) fn read_upstream(section: &mut Section<'_>, port: u16) -> Address {
-    let upstream = section.read_given("upstream", |value| {
-        let address = Address::parse(&raw::text(value)?, port)?;
-        if address.port() == Some(0) { Err(Complaint::new("has port 0")) } else { Ok(address) }
-    });
-    if upstream.is_none() && !section.has("upstream") {
-        let hint = format!("write where the server listens, such as \"127.0.0.1:{port}\"");
-        section.complain("upstream", Complaint::new("is missing").hint(hint));
-    }
-    // Not used: there is an error then.
-    upstream.unwrap_or(Address::Inet { host: String::new(), port: 0 })
 }
 
 fn database(value: &DeValue<'_>) -> Result<String, Complaint> {

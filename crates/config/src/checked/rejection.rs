@@ -7,7 +7,8 @@ use sim::controllers::CODEL;
 use toml::de::DeValue;
 
 use super::OwnTarget;
-use crate::raw::{self, Before, Complaint, Section};
+use crate::complaint::Complaint;
+use crate::raw::{self, Before, Section};
 
 /// The rules by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

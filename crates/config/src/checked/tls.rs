@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use toml::de::DeValue;
 
-use super::Protocol;
 use crate::address::{Address, Scheme};
-use crate::raw::{self, Complaint, Section};
+use crate::complaint::Complaint;
+use crate::protocol::Protocol;
+use crate::raw::{self, Section};
 
 /// What is asked of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

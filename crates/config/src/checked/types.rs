@@ -5,8 +5,10 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::http::{PATH_BYTES_MAX, TYPE_BYTES_MAX};
-use super::{Http, Protocol, TypeField};
-use crate::raw::{self, Complaint, OWN_TARGET, Section, hint_for_unknown};
+use super::{Http, TypeField};
+use crate::complaint::Complaint;
+use crate::protocol::Protocol;
+use crate::raw::{self, OWN_TARGET, Section, hint_for_unknown};
 
 /// The longest name at a gate for a database, in bytes: a database, and the longest label of a statement.
 const STATEMENT_BYTES_MAX: usize = 600;

@@ -2,7 +2,7 @@
 
 use super::FieldDefault::{Derived, Required, Value};
 use super::{Field, Form};
-use crate::checked::Protocol;
+use crate::protocol::Protocol;
 
 /// The keys of a class that only some services have.
 const OF_HTTP: [&str; 4] = ["path", "host", "header", "cgroup"];

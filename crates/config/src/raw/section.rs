@@ -3,9 +3,10 @@
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::{ADMIN, Complaint, Field, Form, LOG, PROCESS};
-use crate::checked::Protocol;
+use super::{ADMIN, Field, Form, LOG, PROCESS};
+use crate::complaint::Complaint;
 use crate::error::{Error, Position, quoted};
+use crate::protocol::Protocol;
 
 /// Keys that people know from elsewhere, and the answer.
 const FOREIGN_KEYS: &[(&str, &str)] = &[

@@ -9,7 +9,7 @@ use sim::controllers;
 use toml::de::DeValue;
 
 use super::Before;
-use crate::checked::LongLimit;
+use crate::complaint::Complaint;
 
 /// No time-out is longer: an operator who means "never" should say what he waits for.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -21,23 +21,6 @@ const USER_BYTES_MAX: usize = 63;
 const USERS_MAX: usize = 1000;
 /// More than this many times its own work is no bound.
 const AGING_MAX: f64 = 1e6;
-
-/// What is wrong with a value, and what to write instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Complaint {
-    pub(crate) why: String,
-    pub(crate) hint: Option<String>,
-}
-
-impl Complaint {
-    pub(crate) fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), hint: None }
-    }
-
-    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
-    }
-}
 
 /// A string.
 pub(crate) fn text(value: &DeValue<'_>) -> Result<String, Complaint> {
@@ -397,21 +380,6 @@ pub(crate) fn memory(value: &DeValue<'_>) -> Result<Option<u32>, Complaint> {
             Err(Complaint::new("isn't an amount").hint("write \"auto\", or megabytes as a whole number"))
         }
         other => Ok(u32::try_from(integer(other, 16..=1_000_000)?).ok()),
-    }
-}
-
-/// The long lane's limit.
-pub(crate) fn long_limit(value: &DeValue<'_>) -> Result<LongLimit, Complaint> {
-    match value {
-        DeValue::String(text) if text == "none" => Ok(LongLimit::NoLane),
-        DeValue::String(text) if text == "auto" => Ok(LongLimit::Auto),
-        DeValue::String(_) => {
-            Err(Complaint::new("isn't a limit").hint("write \"auto\", a whole number, or \"none\""))
-        }
-        other => match integer(other, 0..=10_000)? {
-            0 => Ok(LongLimit::NoLane),
-            limit => Ok(LongLimit::Fixed(u32::try_from(limit).unwrap_or(u32::MAX))),
-        },
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use sim::{Application, TableLock};
 
 use crate::checked;
-use crate::raw::{self, Complaint, Section};
+use crate::complaint::Complaint;
+use crate::raw::{self, Section};
 
 /// The tables that a type reads, and those that it writes.
 #[derive(Debug, Default)]

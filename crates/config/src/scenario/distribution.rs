@@ -5,7 +5,8 @@ use std::time::Duration;
 use sim::Distribution;
 use toml::de::DeValue;
 
-use crate::raw::{self, Complaint};
+use crate::complaint::Complaint;
+use crate::raw;
 
 const FORMS: &str = "write such as \"5ms\", \"exponential 5ms\", \"lognormal 5ms cv 0.5\", \"hyperexponential 5ms cv 3\", \"uniform 1ms to 9ms\" or \"pareto 1.1 from 1ms to 10s\"";
 

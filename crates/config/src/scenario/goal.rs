@@ -7,7 +7,8 @@ use toml::de::DeTable;
 
 use super::Reader;
 use crate::checked;
-use crate::raw::{self, Complaint, GOAL, hint_for_unknown};
+use crate::complaint::Complaint;
+use crate::raw::{self, GOAL, hint_for_unknown};
 
 /// The name of the gate with the best fixed number that is known.
 pub const FIXED_GATE: &str = "fixed";

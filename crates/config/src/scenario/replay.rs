@@ -6,7 +6,7 @@ use std::time::Duration;
 use sim::{Arrival, Arrivals};
 
 use super::read_file;
-use crate::raw::Complaint;
+use crate::complaint::Complaint;
 
 /// The longest file of recorded requests: some ten million of them.
 const BYTES_MAX: u64 = 1 << 28;

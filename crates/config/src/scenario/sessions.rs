@@ -6,7 +6,8 @@ use sim::{Distribution, Sessions};
 use toml::de::{DeTable, DeValue};
 
 use super::{distribution, read_file};
-use crate::raw::{self, Complaint, hint_for_unknown};
+use crate::complaint::Complaint;
+use crate::raw::{self, hint_for_unknown};
 
 const KEYS: [&str; 4] = ["first", "lasts", "next", "stays"];
 

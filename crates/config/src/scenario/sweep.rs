@@ -5,7 +5,8 @@ use toml::de::DeTable;
 
 use super::{Experiment, Reader};
 use crate::checked;
-use crate::raw::{self, Complaint, SWEEP};
+use crate::complaint::Complaint;
+use crate::raw::{self, SWEEP};
 
 /// The points of an experiment.
 #[derive(Clone, Debug, PartialEq)]

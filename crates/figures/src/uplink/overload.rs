@@ -7,7 +7,8 @@ use sim::plot::{Curve, Panel, Scale};
 use sim::uplink::{Bytes, Demand, Digest, Phases, Setup, closed_sizes, serve};
 
 use super::{Case, ORDERS, Plan, play, plotted, queue};
-use crate::figure::{Figure, seconds, short_seconds};
+use crate::figure::Figure;
+use crate::numbers::{seconds, short_seconds};
 
 /// How long the overload is looked at.
 const LENGTH: Duration = Duration::from_secs(200);

@@ -7,7 +7,8 @@ use sim::plot::{Curve, Panel, Scale};
 use sim::uplink::{Digest, Download, Phases, Setup};
 
 use super::{Case, ORDERS, Plan, play, plotted, queue};
-use crate::figure::{Figure, percent, seconds, short_seconds};
+use crate::figure::Figure;
+use crate::numbers::{percent, seconds, short_seconds};
 
 /// A row of Table II: its letter, what changes, and what the paper says of FAIR, of SRPT and of their ratio.
 type Row = (&'static str, fn(&mut Setup), [&'static str; 3]);

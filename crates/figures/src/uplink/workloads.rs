@@ -8,7 +8,8 @@ use sim::uplink::{Digest, Download, Phases, Queue, Setup};
 
 use super::overload::over_time;
 use super::{Case, ORDERS, Plan, play, plotted, queue};
-use crate::figure::{Figure, seconds, short_seconds};
+use crate::figure::Figure;
+use crate::numbers::{seconds, short_seconds};
 
 /// What of a run is drawn.
 const SHOWN: Duration = Duration::from_secs(200);

@@ -15,7 +15,7 @@ use proxy::ordinary;
 use proxy::otlp::Exporter;
 
 use super::{address, keepalive, network, tenant};
-use crate::files;
+use crate::tls;
 
 /// The longest page, in bytes: it is kept, and sent to every client that is refused.
 const PAGE_BYTES_MAX: u64 = 1 << 20;
@@ -36,8 +36,8 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
             HttpVersion::Http1 => Speaks::Http1,
             HttpVersion::Http2 => Speaks::Http2,
         },
-        tls: files::acceptor(gate)?,
-        upstream_tls: files::connector(gate)?,
+        tls: tls::acceptor(gate)?,
+        upstream_tls: tls::connector(gate)?,
         max_clients: gate.max_clients as usize,
         idle_max: http.idle_connections as usize,
         connect_timeout: gate.connect_timeout,

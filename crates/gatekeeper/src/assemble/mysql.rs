@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::console::console;
 use super::{address, keepalive, sql_classes};
-use crate::files;
+use crate::tls;
 
 /// Reads the users file, which lists the users that may log in.
 ///
@@ -29,7 +29,7 @@ pub(crate) fn asked(
     mysql: &config::Mysql,
     (user, password): (String, Option<Zeroizing<Vec<u8>>>),
 ) -> Result<Asked, String> {
-    let (upstream, tls) = (address(&mysql.upstream), files::connector(gate)?);
+    let (upstream, tls) = (address(&mysql.upstream), tls::connector(gate)?);
     Ok(Asked { upstream, tls, connect_timeout: gate.connect_timeout, user, password })
 }
 
@@ -60,7 +60,7 @@ pub(super) fn told(
         classes: sql_classes(gate),
         observe: gate.mode == Mode::Observe,
         console: console(gate, (&mysql.admin_users, &mysql.stats_users), commands),
-        tls: files::acceptor(gate)?,
-        upstream_tls: files::connector(gate)?,
+        tls: tls::acceptor(gate)?,
+        upstream_tls: tls::connector(gate)?,
     })
 }

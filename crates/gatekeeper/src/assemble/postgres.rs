@@ -10,7 +10,7 @@ use proxy::postgres::{Finding, LongReads, OnDisconnect, Pooling, Settings, Share
 
 use super::console::console;
 use super::{address, keepalive, sql_classes};
-use crate::files;
+use crate::tls;
 
 /// Which users may log in to a gate, and how they prove it. Reads the users file.
 pub(crate) fn authentication(postgres: &config::Postgres) -> Result<Arc<Authentication>, String> {
@@ -69,8 +69,8 @@ pub(super) fn told(
         message_timeout: postgres.message_timeout,
         connect_timeout: gate.connect_timeout,
         queue_timeout: gate.policy.queue_timeout,
-        tls: files::acceptor(gate)?,
-        upstream_tls: files::connector(gate)?,
+        tls: tls::acceptor(gate)?,
+        upstream_tls: tls::connector(gate)?,
         dns_ttl: gate.dns_ttl,
         keepalive: keepalive(gate),
         allow_trust_relay: postgres.allow_trust_relay,

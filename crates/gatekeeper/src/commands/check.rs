@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::run::find;
-use crate::{Failure, assemble, files, state};
+use crate::{Failure, assemble, files, state, tls};
 
 /// The effective configuration.
 pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
@@ -22,7 +22,7 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
         eprintln!("admin: socket: it can't be made: {why}");
     }
     for gate in &world.gates {
-        for told in files::open_keys(gate) {
+        for told in tls::open_keys(gate) {
             eprintln!("{told}");
         }
         // Warnings: the user that checks may be another one than the user that runs the gate.

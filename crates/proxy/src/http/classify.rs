@@ -23,14 +23,12 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::files::Files;
 use super::key::named;
+use super::own_fields::TYPE;
 use super::parameters::{self, Parameters};
 use super::routes::Routes;
 use crate::gate::Driver;
 use crate::observe::TypeName;
 
-/// What an application calls the type of the request that it answers; and, where it is asked for, what the
-/// gate calls the type of the request that it passes on.
-pub(crate) const TYPE: HeaderName = HeaderName::from_static("x-gatekeeper-type");
 /// Paths whose name is remembered.
 const NAMED_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 /// A longer name is none.

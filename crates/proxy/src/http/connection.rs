@@ -25,12 +25,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::alarm::HeadTimer;
 use super::body::{Broken, Client, ToClient, ToService, is_malformed};
-use super::classify::{Classified, TYPE};
+use super::classify::Classified;
 use super::fields::{self, FIELDS_MAX, Fault, From};
 use super::files::Asked;
 use super::forward::{Upgrading, forward};
 use super::frames::CONNECTION_WINDOW;
 use super::origins::Asker;
+use super::own_fields::TYPE;
 use super::parameters::{self, PREFIX_MAX, Said, Sample, is_json};
 use super::path::normal;
 use super::present::{Field, Present};

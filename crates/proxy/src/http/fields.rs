@@ -15,7 +15,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Uri};
 use http::{Method, Request, Version};
 
-use super::classify::TYPE;
+use super::own_fields::{FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, OWN, TYPE, is_misspelled};
 use super::present::{Field, Present};
 use crate::network::Network;
 
@@ -39,26 +39,8 @@ const NOT_NOMINATED: [HeaderName; 7] = [
     header::COOKIE,
     header::SET_COOKIE,
 ];
-pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-
 /// What says for whom a request is.
 static FORWARDED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
-
-/// The names that the gate itself gives the service, and that can be spelled otherwise.
-static OWN: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, TYPE];
-
-/// Whether a name is another spelling of one of the gate's own: with any sign in the place of a hyphen.
-pub(crate) fn is_misspelled(name: &str) -> bool {
-    let folds = |own: &HeaderName| {
-        let mut pairs = name.bytes().zip(own.as_str().bytes());
-        name != own.as_str()
-            && name.len() == own.as_str().len()
-            && pairs.all(|(byte, known)| byte == known || known == b'-' && !byte.is_ascii_alphanumeric())
-    };
-    OWN.iter().any(folds)
-}
 
 /// Takes out of trailers what only the gate says, and what could be read as that.
 pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {

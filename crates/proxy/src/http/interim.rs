@@ -25,8 +25,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::classify::TYPE;
 use super::fields::strip;
+use super::own_fields::TYPE;
 use super::present::Present;
 
 /// The most interim responses that are passed on for one request.

@@ -10,7 +10,7 @@
 //! apart), `class` whose; `forward` sends what is dispatched and passes the response on,
 //! `flight` is what that holds meanwhile, `upload` what one does whose body is still coming; `reject` is
 //! what the gate says by itself, `foreseen` what it says where it only watches, `origins` whose scripts may
-//! read a refusal. `endpoint` and `endpoints` are the service as it is reached, `driven` a connection to
+//! read a refusal. `endpoint` and `service` are the service as it is reached, `driven` a connection to
 //! it, `alarm` when something has taken for too long, `abandoned` what becomes of a request whose client
 //! has left. `fields` (with `present`) and `sniffer` know what a proxy must not pass on, `socket` and
 //! `body` carry bytes, `interim` what comes before a response, `word` asks whether a client still listens,
@@ -27,7 +27,6 @@ mod classify;
 mod connection;
 mod driven;
 mod endpoint;
-mod endpoints;
 mod fields;
 mod files;
 mod flight;
@@ -40,6 +39,7 @@ mod head;
 mod interim;
 mod key;
 mod origins;
+mod own_fields;
 mod parameters;
 mod path;
 mod preamble;
@@ -47,6 +47,7 @@ mod present;
 mod record;
 mod reject;
 mod routes;
+mod service;
 mod siblings;
 mod sniffer;
 mod socket;
@@ -68,10 +69,10 @@ pub use access::AccessLog;
 pub use class::ClassRule;
 pub use classify::{TypeField, TypeRule};
 pub use endpoint::Speaks;
-pub use endpoints::HealthCheck;
 pub use files::Files;
 pub use key::request_type;
 pub use path::rule_segments;
+pub use service::HealthCheck;
 pub use span::Traces;
 pub use state::Settings;
 pub use uplink::{KernelBands, UplinkRate, UplinkSettings};
@@ -179,7 +180,7 @@ impl Bound {
             () = gate.flights().look() => {}
             () = gate.classifier.look(&gate.driver) => {}
             () = gate.lateness.watch(gate.driver.name(), connected) => {}
-            () = endpoints::look(&gate) => {}
+            () = service::look(&gate) => {}
             () = Arc::clone(&gate.groups).run(&gate.driver, &gate.shutdown) => {}
             () = news::tell(&gate.driver, || gate.own_answers()) => {}
         }

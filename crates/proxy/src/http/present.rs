@@ -6,7 +6,7 @@
 
 use http::header::{HeaderMap, HeaderValue};
 
-use super::fields::is_misspelled;
+use super::own_fields::is_misspelled;
 
 /// What somebody wants to know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

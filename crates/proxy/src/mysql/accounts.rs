@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use super::channel::{Channel, Lost};
 use super::greeting::{Failed, UTF8MB4, Way, refused, unreachable};
-use super::pool::Place;
+use super::place::Place;
 use super::server::{Key, Reached, Server};
 use super::users::Credential;
 use crate::sql::users_file::FILE_BYTES_MAX;

@@ -18,9 +18,9 @@ use super::reject::{NO_LOGIN, NOT_RUN, Refusal};
 use super::relay::{Answer, Broken, relay};
 use super::renew::names;
 use super::results::Results;
-use super::server::{Carried, Proof, Server};
+use super::roster::Activity;
+use super::server::{Proof, Server};
 use super::session::{Flow, Session, What, expected};
-use super::sessions::Activity;
 use super::tables::{self, Named};
 use super::track::is_shared;
 use crate::gate::Arrival;
@@ -327,7 +327,7 @@ impl Session {
         match server.restore((&self.carried, self.proof), at, opening).await {
             Err(Failed::Refused(refusal)) if self.proof == Proof::Given && refusal.is_of_database() => {
                 server.change_user(&self.credential, limit).await?;
-                let without = Carried { database: Vec::new(), ..self.carried.clone() };
+                let without = self.carried.without_database();
                 server.restore((&without, self.proof), at, opening).await
             }
             restored => restored,

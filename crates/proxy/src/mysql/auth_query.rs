@@ -17,7 +17,7 @@ use wire::sql::Dialect;
 use wire::sql::lexer::{Lexer, TokenKind, Unlexable};
 
 use super::greeting::{Failed, UTF8MB4};
-use super::pool::Place;
+use super::place::Place;
 use super::reject::Refusal;
 use super::server::{Key, Server};
 use super::users::{Credential, Query, Secret};

@@ -8,9 +8,9 @@ use super::Shared;
 use super::channel::{Channel, Lost, OUTPUT_MAX};
 use super::classify::{Close, Kill};
 use super::greeting::Failed;
-use super::pool::Place;
+use super::place::Place;
+use super::roster::{Activity, Entry};
 use super::server::{Key, Server, Thread};
-use super::sessions::{Activity, Entry};
 use super::users::Credential;
 use crate::shutdown::{Ending, Phase};
 

@@ -40,6 +40,7 @@ use crate::upstream::resolver::Lookup;
 mod accounts;
 mod admit;
 mod auth_query;
+mod carried;
 mod channel;
 mod classify;
 mod console;
@@ -53,6 +54,7 @@ mod left;
 mod login;
 mod opening;
 mod pins;
+mod place;
 mod pool;
 mod proof;
 mod readings;
@@ -60,10 +62,10 @@ mod reject;
 mod relay;
 mod renew;
 mod results;
+mod roster;
 mod rsa;
 mod server;
 mod session;
-mod sessions;
 mod statements;
 mod tables;
 mod track;
@@ -147,7 +149,7 @@ struct Shared {
     /// Held by the one that asks the server what it is.
     looking: AsyncMutex<()>,
     pool: pool::Pool,
-    sessions: Arc<sessions::Sessions>,
+    sessions: Arc<roster::Sessions>,
     pins: Arc<pins::Counts>,
     tables: Arc<tables::Tables>,
     kills: Semaphore,

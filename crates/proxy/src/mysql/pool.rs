@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bytes::BytesMut;
 use parking_lot::Mutex;
 
+use super::place::Place;
 use super::server::{Key, NOBODY, Server};
 use crate::console::IdleServer;
 use crate::sql::{SessionChanges, SessionChangesView};
@@ -28,31 +29,6 @@ pub(super) struct Pool {
     generation: AtomicU64,
     /// Idle connections that the server has ended.
     lost: AtomicU64,
-}
-
-/// The place of one connection among those that may exist. It is free again when dropped.
-pub(super) struct Place {
-    existing: Arc<AtomicUsize>,
-    /// Where connections are counted that go to another session.
-    pub(super) session_changes: Arc<SessionChanges>,
-    generation: u64,
-}
-
-impl Place {
-    /// A place beside those of the pool, for a connection that only kills. It is of no generation.
-    pub(super) fn beside() -> Self {
-        Self {
-            existing: Arc::new(AtomicUsize::new(1)),
-            session_changes: Arc::default(),
-            generation: u64::MAX,
-        }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.existing.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Pool {
@@ -97,15 +73,14 @@ impl Pool {
     pub(super) fn place(&self, connections: usize) -> Place {
         let mut idle = self.idle.lock();
         while self.existing.load(Ordering::Relaxed) >= connections && idle.pop_front().is_some() {}
-        self.existing.fetch_add(1, Ordering::Relaxed);
         let generation = self.generation.load(Ordering::Relaxed);
         let (existing, session_changes) = (Arc::clone(&self.existing), Arc::clone(&self.session_changes));
-        Place { existing, session_changes, generation }
+        Place::new(existing, session_changes, generation)
     }
 
     /// Whether a place is for a connection to the server that is used now.
     pub(super) fn is_current(&self, place: &Place) -> bool {
-        place.generation == self.generation.load(Ordering::Relaxed)
+        place.generation() == self.generation.load(Ordering::Relaxed)
     }
 
     /// Gives a connection back. It is closed if it leads to an earlier server, if there are too many, or if

@@ -13,12 +13,13 @@ use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::{self, HEADER_LEN, Sequence};
 use wire::mysql::response::{Expect, Follower, PEEK, Part, Turn};
 
+use super::carried::Carried;
 use super::channel::{Channel, Lost, OUTPUT_MAX};
 use super::classify::{Analysis, Explains, Pin};
 use super::file::{self, Cut};
 use super::kill::{Taker, Watch};
 use super::results::Results;
-use super::server::{Carried, Server};
+use super::server::Server;
 use super::track;
 
 /// What InnoDB says to a session that waited for a lock: the wait took too long, or it was a deadlock.

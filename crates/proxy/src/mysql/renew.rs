@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use wire::mysql::command::{self, ChangeUser, Command, Query};
 
+use super::carried::{Carried, Surroundings};
 use super::channel::Lost;
 use super::classify::{Analysis, Kill, Leaves};
 use super::greeting::Failed;
@@ -14,7 +15,7 @@ use super::left::Left;
 use super::reject::Refusal;
 use super::relay::Answer;
 use super::results::Results;
-use super::server::{Carried, OWN_ANSWER_MAX, Point, Server, Surroundings, steps};
+use super::server::{OWN_ANSWER_MAX, Point, Server, steps};
 use super::session::What;
 use super::statements::{Statement, Statements};
 use super::tables::{self, Epoch, Named, Tables};

@@ -4,7 +4,7 @@
 //! that finds itself there goes on. For any other the connection is reset (COM_RESET_CONNECTION), and gets
 //! the session's variables, database and `LAST_INSERT_ID()`, all in one round trip.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -20,11 +20,12 @@ use wire::mysql::response::{Expect, Follower, PEEK, Part, Turn};
 use wire::mysql::scramble::{caching_sha2, ed25519, native};
 
 use super::Shared;
+use super::carried::{Carried, Surroundings};
 use super::channel::{Channel, Lost, MESSAGE_MAX};
 use super::greeting::{Failed, Way, encrypt, greeted, known, refused, unreachable};
 use super::left::Left;
 use super::opening::Opening;
-use super::pool::Place;
+use super::place::Place;
 use super::reject::Refusal;
 use super::rsa;
 use super::users::Credential;
@@ -66,36 +67,6 @@ pub(super) struct Point {
     pub(super) version: u64,
     /// Commands that have run.
     pub(super) commands: u64,
-}
-
-/// State that follows a session.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Carried {
-    pub(super) database: Vec<u8>,
-    /// The variables that differ from the login's, with their values as the server told them.
-    pub(super) variables: BTreeMap<Vec<u8>, Vec<u8>>,
-    pub(super) insert_id: u64,
-}
-
-/// What a text means something in: the database, and the modes of its SQL if they aren't the login's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Surroundings {
-    database: Vec<u8>,
-    mode: Option<Vec<u8>>,
-}
-
-impl Carried {
-    /// Whether the session's transactions are read-only if they don't say otherwise.
-    pub(super) fn reads_only(&self) -> bool {
-        let of =
-            |name: &[u8]| self.variables.get(name).is_some_and(|value| matches!(&value[..], b"ON" | b"1"));
-        of(b"tx_read_only") || of(b"transaction_read_only")
-    }
-
-    pub(super) fn surroundings(&self) -> Surroundings {
-        let mode = self.variables.get(&b"sql_mode"[..]).cloned();
-        Surroundings { database: self.database.clone(), mode }
-    }
 }
 
 /// Whether the server has taken a session's user.

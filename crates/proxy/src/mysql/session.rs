@@ -17,6 +17,7 @@ use wire::mysql::scramble::native;
 
 use super::Shared;
 use super::auth_query;
+use super::carried::Carried;
 use super::channel::{Channel, Incoming, Lost, Message};
 use super::classify::{Analysis, Explains, Kill, Killing, Leaves, Pin, dialect};
 use super::kill::kill_thread;
@@ -27,8 +28,8 @@ use super::proof::authenticate;
 use super::readings::{self, Wide};
 use super::reject::Refusal;
 use super::results::Results;
-use super::server::{Carried, Key, Point, Proof, Server};
-use super::sessions::{Activity, Registration, Who};
+use super::roster::{Activity, Registration, Who};
+use super::server::{Key, Point, Proof, Server};
 use super::statements::Statements;
 use super::users::Credential;
 use crate::gate::Client;

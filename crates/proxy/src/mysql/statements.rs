@@ -13,10 +13,11 @@ use wire::mysql::execute::{
     BulkExecute, Execute, Parameters, bulk_with_types, parse_bulk, parse_parameters, push_parameters,
 };
 
+use super::carried::Surroundings;
 use super::channel::{Lost, MESSAGE_MAX};
 use super::classify::Analysis;
 use super::reject::Refusal;
-use super::server::{Server, Surroundings};
+use super::server::Server;
 use crate::memory::Held;
 
 /// The most prepared statements of a session.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use wire::mysql::track::{Change, Changes};
 
+use super::carried::Carried;
 use super::classify::{Analysis, Explains, Pin};
 use super::results::Results;
-use super::server::Carried;
 
 /// The longest value that is set again, in bytes.
 const VALUE_MAX: usize = 4_096;

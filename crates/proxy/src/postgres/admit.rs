@@ -8,13 +8,14 @@ use wire::postgres::backend::{self, Status};
 use wire::sql::Touches;
 
 use super::classify::Analysis;
-use super::connection::{Flow, ROUND_TRIP_LIMIT, Session};
 use super::forward::INPUT_MAX;
 use super::leave::Heard;
 use super::pool::Lease;
 use super::reject::Refusal;
 use super::restore::plan;
 use super::roster::{Activity, Identity};
+use super::server::ROUND_TRIP_LIMIT;
+use super::session::{Flow, Session};
 use super::settings::Sequences;
 use super::transaction::Transaction;
 use super::weight::{LongReads, Weight};

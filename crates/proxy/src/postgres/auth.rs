@@ -17,7 +17,6 @@ use scram::{ITERATIONS, Keys, Verifier, hmac};
 use secret::Secret;
 use users::{User, Users};
 
-pub(crate) mod query;
 pub(crate) mod scram;
 pub(crate) mod secret;
 pub(crate) mod users;

@@ -9,9 +9,9 @@ use wire::postgres::ProtocolError;
 use wire::postgres::backend;
 use wire::postgres::codec::frontend_frame;
 use wire::postgres::frontend::{self, Message, Target, key};
-use wire::sql::statement::statements;
+use wire::sql::statements;
 
-use super::exchange::Portals;
+use super::portals::Portals;
 use super::prepared::{Prepared, Undo};
 use super::reject::Refusal;
 use super::state::State;
@@ -233,7 +233,7 @@ impl Local<'_> {
             }
             Message::Parse { name, .. } => {
                 let Some(statement) = self.parsed.next() else { return false };
-                if refused && !ends_failed(statement) && !is_empty(statement) {
+                if refused && !statement.ends_failed() && !statement.is_empty() {
                     return match is_several(statement) {
                         true => self.err(&Refusal::several_statements()),
                         false => self.fail(transaction),
@@ -263,7 +263,7 @@ impl Local<'_> {
                 if !known.takes(rest) {
                     return refused && self.err(&Refusal::bound_values(statement, rest));
                 }
-                if !known.analysis.is_control || refused && !ends_failed(known) {
+                if !known.analysis.is_control || refused && !known.ends_failed() {
                     return refused && self.fail(transaction);
                 }
                 if let Err(error) = frontend::check_bind(rest) {
@@ -321,7 +321,7 @@ impl Local<'_> {
                 let kept = if refused { state.portals.take(portal_key) } else { None };
                 // An empty text runs as often as it is asked for.
                 let bound = match self.bound.get(portal_key) {
-                    Some(statement) if is_empty(statement) => Some(Arc::clone(statement)),
+                    Some(statement) if statement.is_empty() => Some(Arc::clone(statement)),
                     _ => self.bound.remove(portal_key).or(kept),
                 };
                 let Some(statement) = bound else {
@@ -336,7 +336,7 @@ impl Local<'_> {
                 let is_ours = self.execute(state, transaction, &statement, undo);
                 if portal.is_empty() {
                     // Portals end with their transaction.
-                    let ends = !self.failed && ends_failed(&statement);
+                    let ends = !self.failed && statement.ends_failed();
                     transaction.leave(if ends { Left::Nothing } else { Left::Done });
                 }
                 return is_ours;
@@ -441,30 +441,7 @@ pub(crate) fn control(
     }
 }
 
-/// Whether a Bind ends as one of a statement without parameters does.
-pub(super) fn has_no_values(rest: &[u8]) -> bool {
-    matches!(frontend::bind_counts(rest), Ok((0 | 1, 0)))
-}
-
 fn is_several(prepared: &Prepared) -> bool {
     let of_any = |it: &wire::sql::Statement<'_>| it.kind != wire::sql::Kind::Empty;
     statements(&prepared.sql, prepared.analysis.reading.standard_strings).filter(of_any).count() > 1
-}
-
-/// Whether a text holds no statement. A failed transaction admits its Parse and not its Bind.
-pub(super) fn is_empty(prepared: &Prepared) -> bool {
-    statements(&prepared.sql, prepared.analysis.reading.standard_strings)
-        .next()
-        .is_none_or(|statement| statement.kind == wire::sql::Kind::Empty)
-}
-
-/// Whether a failed transaction admits a statement, because it ends the transaction.
-pub(super) fn ends_failed(prepared: &Prepared) -> bool {
-    use wire::sql::Kind;
-    statements(&prepared.sql, prepared.analysis.reading.standard_strings).next().is_some_and(|statement| {
-        matches!(
-            statement.kind,
-            Kind::Commit { .. } | Kind::Rollback { .. } | Kind::RollbackTo { .. } | Kind::PrepareTransaction
-        )
-    })
 }

@@ -29,10 +29,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use wire::postgres::backend::parse_error;
 
 use super::pool::{Keep, Limits, SPARES_MAX};
+use super::processes::Ours;
 use super::server::Server;
 use super::{MAINTENANCE_PERIOD, Settings, Shared};
 use crate::view::CeilingView;
-use ask::{Ours, Room, ask};
+use ask::{Room, ask};
 pub(crate) use refused::Exhausted;
 use refused::TOO_MANY;
 
@@ -270,7 +271,7 @@ impl Shared {
         server: &mut Server,
         is_known: bool,
         limit: Duration,
-    ) -> Result<(), super::server::QueryError> {
+    ) -> Result<(), super::query_error::QueryError> {
         if settings.finding.is_none() || !self.ceiling.is_due(self.held(settings), is_known) {
             return Ok(());
         }
@@ -282,7 +283,7 @@ impl Shared {
         &self,
         server: &mut Server,
         limit: Duration,
-    ) -> Result<Option<Limits>, super::server::QueryError> {
+    ) -> Result<Option<Limits>, super::query_error::QueryError> {
         let told = match ask(server, &self.ceiling.ours, limit).await {
             Ok(told) => told,
             Err(error) if error.leaves_connection_usable() => Err("the server does not tell its limits"),

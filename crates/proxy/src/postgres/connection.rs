@@ -37,23 +37,15 @@ use super::gather::Unit;
 use super::pins::Pins;
 use super::pool::Lease;
 use super::reject::{Refusal, warn_no_transaction};
-use super::roster::{Activity, Identity, Place};
-use super::server::Server;
+use super::roster::{Activity, Identity};
+use super::session::{Flow, Session};
 use super::settings::SessionSettings;
 use super::state::State;
 use super::transaction::{Control, Left, Transaction};
 use super::weight::Weight;
-use super::{LoggedIn, OnDisconnect, Places, Shared, cancel};
-use crate::gate::Client;
+use super::{LoggedIn, OnDisconnect, Shared};
 use crate::principal;
 use crate::shutdown::Ending;
-use crate::sql::stats::Counters;
-
-/// How long a server connection may take for a round trip of ours (settings, ROLLBACK, DISCARD ALL).
-pub(super) const ROUND_TRIP_LIMIT: Duration = Duration::from_secs(5);
-
-/// How long a canceled statement may take to end before its connection is closed.
-pub(super) const CANCEL_LIMIT: Duration = Duration::from_secs(5);
 
 /// Serves a logged-in client until it leaves.
 pub(crate) async fn serve(shared: Arc<Shared>, logged_in: LoggedIn) {
@@ -62,57 +54,11 @@ pub(crate) async fn serve(shared: Arc<Shared>, logged_in: LoggedIn) {
     Box::pin(session.close()).await;
 }
 
-/// Whether the session goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
-    Continue,
-    Close,
-}
-
 /// What of a query is left for the server.
 enum Forward {
     Nothing,
     All,
     From(usize),
-}
-
-pub(super) struct Session {
-    pub(super) shared: Arc<Shared>,
-    pub(super) client: Channel,
-    pub(super) state: State,
-    pub(super) transaction: Transaction,
-    /// The server connection, while a transaction is open or the session is pinned.
-    pub(super) server: Option<Server>,
-    pub(super) cancel: cancel::Registration,
-    pub(super) lease: Option<Lease>,
-    pub(super) to_server: BytesMut,
-    /// How long the service was busy with the request in flight.
-    busy: Duration,
-    /// Something of it failed.
-    pub(super) failed: bool,
-    /// Because of other transactions.
-    conflicted: bool,
-    /// A refused batch goes on: up to its Sync everything is dropped.
-    pub(super) skipping: bool,
-    /// The client has said good-bye.
-    pub(super) terminated: bool,
-    /// The gate only observes.
-    observes: bool,
-    pub(super) ending: Ending,
-    /// The client, as the gate knows it.
-    pub(super) at_gate: Client,
-    /// On the roster: what others see of the session.
-    pub(super) place: Place,
-    pub(super) principal: principal::Current,
-    /// Of its database.
-    pub(super) counters: Arc<Counters>,
-    /// How much of the processor the present statement needs.
-    pub(super) weight: Weight,
-    /// When the request in flight was first sent.
-    opened: Option<Instant>,
-    /// Somebody has told the session to end.
-    pub(super) is_killed: bool,
-    _places: Places,
 }
 
 impl Session {
@@ -167,6 +113,11 @@ impl Session {
             _places: places,
             shared,
         }
+    }
+
+    /// Whether transaction control is answered here. A gate that only observes leaves everything as it is.
+    pub(super) fn defers(&self) -> bool {
+        !self.observes
     }
 
     async fn serve_unit(&mut self) -> Flow {
@@ -247,7 +198,7 @@ impl Session {
                 }
                 Control::Empty => backend::write_empty_query(&mut out),
                 Control::Error(refusal) => {
-                    let leaves = refusal.leaves(&statement.kind);
+                    let leaves = Left::behind(&refusal, &statement.kind);
                     if leaves.is_some() {
                         self.state.portals.take(b"");
                     }
@@ -301,11 +252,6 @@ impl Session {
             exchange.client_frame(scope, &frame, out).map(|()| BytesMut::new())
         })
         .await
-    }
-
-    /// Whether transaction control is answered here. A gate that only observes leaves everything as it is.
-    pub(super) fn defers(&self) -> bool {
-        !self.observes
     }
 
     /// Carries one exchange and deals with its end. `encode` returns what of the client's messages has to

@@ -8,7 +8,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::server::{QueryError, Server};
+use super::query_error::QueryError;
+use super::server::Server;
 
 /// Asked first, because a refused statement would stand as an error in the server's log.
 const MAY_ASK: &str = "SELECT pg_catalog.has_function_privilege('pg_catalog.pg_read_file(text)', 'EXECUTE')";

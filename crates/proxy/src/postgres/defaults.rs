@@ -10,9 +10,8 @@
 
 use std::time::Duration;
 
-use xxhash_rust::xxh3::xxh3_64;
-
-use super::server::{QueryError, Server};
+use super::query_error::QueryError;
+use super::server::{Fingerprint, Server};
 
 /// When the server was started, and behind it the rows that apply to the session, in a fixed order.
 const ASK: &str = "\
@@ -26,17 +25,6 @@ const ASK: &str = "\
         AND (s.setrole OPERATOR(pg_catalog.=) 0 OR s.setrole OPERATOR(pg_catalog.=) \
             (SELECT r.oid FROM pg_catalog.pg_roles r \
              WHERE r.rolname OPERATOR(pg_catalog.=) session_user))";
-
-/// Two connections with the same fingerprint were given the same defaults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fingerprint(u64);
-
-impl Fingerprint {
-    /// The fingerprint of the catalog's rows, as text.
-    pub(crate) fn of(rows: &[u8]) -> Self {
-        Self(xxh3_64(rows))
-    }
-}
 
 /// What a fresh connection tells of itself and of its server.
 #[derive(Clone, Debug, Default)]

@@ -46,7 +46,7 @@
 //! them fails, the server skips what follows, also a simple Query, up to a Sync: the client's statement
 //! can't run outside the transaction that it believes in.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +59,7 @@ use wire::sql::Touches;
 use super::book::Effect;
 use super::described::Epoch;
 use super::parameters::Parameters;
+use super::portals::Portal;
 use super::prepared::{Prepared, ServerStatements, Undo};
 use super::reject::Refusal;
 use super::settings::ServerState;
@@ -184,52 +185,10 @@ struct Forgotten {
     server: ServerStatements,
 }
 
-/// The most portals of a transaction that the gate follows.
-const PORTALS_MAX: usize = 10_000;
-
-/// What a portal was made of.
-#[derive(Debug)]
-pub(crate) struct Portal {
-    statement: Option<Arc<Prepared>>,
-    /// The gate has run it in the server's place, which can be done once.
-    is_spent: bool,
-}
-
-/// The portals of a session's transaction, by name.
-#[derive(Debug, Default)]
-pub(crate) struct Portals {
-    known: HashMap<Bytes, Portal>,
-    /// Some are left of which the gate doesn't know what they are made of.
-    has_others: bool,
-}
-
 impl Scope<'_> {
     /// The statement that a portal was made of.
     fn bound(&self, portal: &[u8]) -> Option<&Arc<Prepared>> {
         self.session.portals.known.get(frontend::key(portal))?.statement.as_ref()
-    }
-}
-
-impl Portals {
-    /// Some have gone with their savepoint or transaction; which ones can't be told.
-    pub(crate) fn lose(&mut self) {
-        self.known.clear();
-        self.has_others = true;
-    }
-
-    /// One was bound in a failed transaction that no server knows of. `false`: there is no room for it.
-    pub(crate) fn keep(&mut self, name: &[u8], statement: Arc<Prepared>) -> bool {
-        let has_room = self.known.len() < PORTALS_MAX;
-        if has_room {
-            let portal = Portal { statement: Some(statement), is_spent: false };
-            self.known.insert(Bytes::copy_from_slice(name), portal);
-        }
-        has_room
-    }
-
-    /// Takes one that was kept.
-    pub(crate) fn take(&mut self, name: &[u8]) -> Option<Arc<Prepared>> {
-        self.known.remove(name)?.statement
     }
 }
 

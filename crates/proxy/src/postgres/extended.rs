@@ -24,9 +24,9 @@ use wire::postgres::codec::frontend_frame;
 use super::admit::Attached;
 use super::batch::{self, Answered, Batch, Until};
 use super::classify::Analysis;
-use super::connection::{Flow, Session};
 use super::exchange::{Exchange, Patience, Scope};
 use super::pool::Lease;
+use super::session::{Flow, Session};
 use super::transaction::Transaction;
 
 /// How long a group waits for the spare connection before it asks for an ordinary one.

@@ -16,11 +16,11 @@ use wire::postgres::frontend;
 use super::batch::Until;
 use super::channel::Rest;
 use super::classify::Analysis;
-use super::connection::{Flow, Session};
 use super::exchange::Exchange;
 use super::forward::{MESSAGE_MAX, PAUSE};
-use super::leave::watch;
+use super::leave::{farewell, watch};
 use super::reject::Refusal;
+use super::session::{Flow, Session};
 use crate::shutdown::Phase;
 
 /// The longest batch that is held back until its Sync. A longer one is sent in parts.
@@ -205,7 +205,7 @@ impl Session {
             biased;
             there = self.client.fill() => if there { Ok(Waited::Heard) } else { Err(None) },
             () = self.ending.reached(end) => Err(Some(Refusal::shutting_down())),
-            () = self.place.killed() => Err(Some(Refusal::killed(self.place.card.ends()))),
+            () = self.place.killed() => Err(Some(farewell(self.place.card.ends()))),
             said = watch(&mut self.server) => self.heard_while_idle(said).map(|()| Waited::Heard),
             () = pause => Ok(Waited::Paused),
             rest = rest => match rest {

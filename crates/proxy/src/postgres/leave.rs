@@ -21,11 +21,13 @@ use wire::postgres::codec::{HEADER_LEN, backend_frame};
 use wire::sql::{Pins as Reasons, Touches};
 
 use super::OnDisconnect;
-use super::connection::{CANCEL_LIMIT, Flow, ROUND_TRIP_LIMIT, Session};
 use super::exchange::Exchange;
 use super::forward::{End, Parts, Relay};
+use super::query_error::QueryError;
 use super::reject::Refusal;
-use super::server::{QueryError, Server};
+use super::roster::Ends;
+use super::server::{ROUND_TRIP_LIMIT, Server};
+use super::session::{Flow, Session};
 use super::transaction::Transaction;
 use crate::stream::poll_fill;
 
@@ -91,6 +93,17 @@ fn said(body: &[u8]) -> String {
 const HAS_TEMPORARY: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_depend \
     WHERE refclassid OPERATOR(pg_catalog.=) 2615::pg_catalog.oid \
     AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())";
+
+/// How long a canceled statement may take to end before its connection is closed.
+const CANCEL_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a session is told that somebody, or its own idleness, has ended.
+pub(super) fn farewell(why: Ends) -> Refusal {
+    match why {
+        Ends::ByIdleness => Refusal::idle_in_transaction(),
+        Ends::Never | Ends::ByOperator => Refusal::ended_by_operator(),
+    }
+}
 
 impl Session {
     /// The client has left, and nothing of it runs. A client that says good-bye within a transaction rolls it
@@ -214,7 +227,7 @@ impl Session {
 
     /// The last word of a session that is told to end, for as long as a client may take to hear it.
     pub(super) async fn say_killed(&mut self) -> Flow {
-        Refusal::killed(self.place.card.ends()).write(&mut self.client.output);
+        farewell(self.place.card.ends()).write(&mut self.client.output);
         let _ = timeout(ROUND_TRIP_LIMIT, self.client.flush()).await;
         Flow::Close
     }

@@ -45,16 +45,16 @@ use super::{LoggedIn, Places, Settings, Shared, cores, defaults};
 use crate::sql::logins::{Caller, Cause};
 use crate::stream::{Peer, Stream};
 use crate::turns::Turn;
+use first_packets::{Opening, Wish};
 use handshake::Accepted;
 use open::OpenError;
-use opening::{Opening, Wish};
 #[cfg(feature = "garbage")]
 pub(crate) use relay::expects_binding;
 pub(crate) use relay::{first_word, probe_trust};
 
+mod first_packets;
 mod handshake;
 pub(crate) mod open;
-mod opening;
 mod prove;
 mod relay;
 mod visit;

@@ -43,6 +43,7 @@ pub use weight::LongReads;
 
 mod admit;
 pub mod auth;
+mod auth_query;
 mod batch;
 mod book;
 pub(crate) mod cancel;
@@ -71,7 +72,10 @@ pub(crate) mod message;
 pub(crate) mod parameters;
 pub(crate) mod pins;
 mod pool;
+mod portals;
 mod prepared;
+mod processes;
+mod query_error;
 mod refusal;
 mod reject;
 mod reload;
@@ -79,6 +83,7 @@ mod replication;
 mod restore;
 mod roster;
 pub(crate) mod server;
+mod session;
 pub(crate) mod settings;
 mod state;
 mod stuck;
@@ -281,7 +286,7 @@ pub(crate) struct Shared {
     pub(crate) lowering: weight::Lowering,
     pub(crate) shutdown: Shutdown,
     /// Asks the server for users.
-    pub(crate) auth_query: auth::query::AuthQuery,
+    pub(crate) auth_query: auth_query::AuthQuery,
     /// Failed logins by address.
     pub(crate) failures: logins::Failures,
     /// The gate's own logins that refill pools.
@@ -339,7 +344,7 @@ impl Shared {
             classes,
             lowering: weight::Lowering::default(),
             shutdown,
-            auth_query: auth::query::AuthQuery::default(),
+            auth_query: auth_query::AuthQuery::default(),
             failures: logins::Failures::default(),
             openings: fill::OpeningCounts::default(),
             login_counts: logins::LoginCounts::default(),

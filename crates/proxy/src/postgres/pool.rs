@@ -34,8 +34,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::auth::Credentials;
-use super::defaults::Fingerprint;
-use super::server::Server;
+use super::server::{Fingerprint, Server};
 use crate::sql::{SessionChanges, SessionChangesView};
 use growth::Template;
 use spare::Spare;

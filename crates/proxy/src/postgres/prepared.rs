@@ -28,7 +28,6 @@ use parking_lot::Mutex;
 use wire::postgres::backend;
 use wire::postgres::frontend::{self, key};
 
-use super::batch::has_no_values;
 use super::classify::Analysis;
 use super::described::{Description, Descriptions};
 use super::parameters::Reading;
@@ -68,7 +67,35 @@ pub(crate) struct Prepared {
     held: Arc<Held>,
 }
 
+/// Whether a Bind ends as one of a statement without parameters does.
+pub(super) fn has_no_values(rest: &[u8]) -> bool {
+    matches!(frontend::bind_counts(rest), Ok((0 | 1, 0)))
+}
+
 impl Prepared {
+    fn first_kind(&self) -> Option<wire::sql::Kind<'_>> {
+        wire::sql::statements(&self.sql, self.analysis.reading.standard_strings).next().map(|it| it.kind)
+    }
+
+    /// Whether a text holds no statement. A failed transaction admits its Parse and not its Bind.
+    pub(super) fn is_empty(&self) -> bool {
+        self.first_kind().is_none_or(|kind| kind == wire::sql::Kind::Empty)
+    }
+
+    /// Whether a failed transaction admits the statement, because it ends the transaction.
+    pub(super) fn ends_failed(&self) -> bool {
+        use wire::sql::Kind;
+        self.first_kind().is_some_and(|kind| {
+            matches!(
+                kind,
+                Kind::Commit { .. }
+                    | Kind::Rollback { .. }
+                    | Kind::RollbackTo { .. }
+                    | Kind::PrepareTransaction
+            )
+        })
+    }
+
     /// Whether it surely has none: the text refers to no parameter, and its Parse declared no types.
     pub(crate) fn has_no_parameters(&self) -> bool {
         let declares_none = self.parameter_types.iter().all(|byte| *byte == 0);

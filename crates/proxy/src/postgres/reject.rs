@@ -19,11 +19,8 @@ use bytes::BytesMut;
 use wire::postgres::backend::{Error, Severity, write_error, write_notice};
 use wire::postgres::frontend::bind_counts;
 use wire::postgres::{Fault, ProtocolError};
-use wire::sql::statement::Kind;
 
-use super::roster::Ends;
-use super::server::QueryError;
-use super::transaction::Left;
+use super::query_error::QueryError;
 use crate::cause::Cause;
 
 /// What a server process says whose server has crashed.
@@ -302,13 +299,14 @@ impl Refusal {
         Self::fatal("57P01", "terminating connection: gatekeeper is shutting down").hint("Connect again.")
     }
 
-    /// Somebody has ended the session from the console, or its transaction was idle for too long. As
-    /// PostgreSQL says it.
-    pub(crate) fn killed(why: Ends) -> Self {
-        if why == Ends::ByIdleness {
-            return Self::fatal("25P03", "terminating connection due to idle-in-transaction timeout")
-                .detail("It is the gate's (idle_transaction_timeout).");
-        }
+    /// The session's transaction was idle for too long. As PostgreSQL says it.
+    pub(crate) fn idle_in_transaction() -> Self {
+        Self::fatal("25P03", "terminating connection due to idle-in-transaction timeout")
+            .detail("It is the gate's (idle_transaction_timeout).")
+    }
+
+    /// Somebody has ended the session from the console. As PostgreSQL says it.
+    pub(crate) fn ended_by_operator() -> Self {
         Self::fatal("57P01", "terminating connection due to administrator command")
             .detail("It was ended from gatekeeper's console.")
     }
@@ -344,12 +342,9 @@ impl Refusal {
         Self { message, ..Self::error("08P01", "") }
     }
 
-    /// What a statement of a simple Query that fails so leaves of the unnamed portal: one that runs and fails
-    /// keeps it. `None`: it didn't run.
-    pub(crate) fn leaves(&self, statement: &Kind) -> Option<Left> {
-        let has_run = self.code == "3B001";
-        // In a failed transaction only what ends the failure is looked at any further.
-        has_run.then_some(if matches!(statement, Kind::Release { .. }) { Left::Done } else { Left::Failed })
+    /// Whether a statement ran before it failed so. One that didn't leaves the unnamed portal alone.
+    pub(crate) fn has_run(&self) -> bool {
+        self.code == "3B001"
     }
 
     /// A bound of ours.

@@ -9,7 +9,7 @@ use tokio::io::{AsyncWriteExt, copy, split};
 use tokio::time::timeout;
 use wire::postgres::startup::parameter;
 
-use super::connection::ROUND_TRIP_LIMIT;
+use super::server::ROUND_TRIP_LIMIT;
 use super::server::Server;
 use super::{LoggedIn, Shared};
 

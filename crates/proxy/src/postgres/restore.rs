@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use super::book::{CARRIED, DEPENDENT, Mask, Setting, Settings, masks};
 use super::parameters::Parameters;
-use super::server::{QueryError, Server};
+use super::query_error::QueryError;
+use super::server::Server;
 use super::settings::{CARRIED_ENCODING, ServerState, SessionSettings};
 
 /// Ends a statement of a client's among others: the text may end with a comment, which goes on to the end

@@ -12,13 +12,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::timeout;
 use wire::postgres::backend::{Status, parse_error, parse_ready};
 use wire::postgres::frontend::{self, NO_VALUES, Target};
+use xxhash_rust::xxh3::xxh3_64;
 
-use super::ceiling::ask::Enrolled;
-use super::defaults::Fingerprint;
 use super::endpoint::Route;
 use super::message::{Message, Sender};
 use super::parameters::Parameters;
 use super::pool::{Limits, Tenure};
+use super::processes::Enrolled;
+use super::query_error::QueryError;
 use super::settings::ServerState;
 use crate::stream::Stream;
 
@@ -33,6 +34,9 @@ const NOTIFIED_MAX: usize = 1024 * 1024;
 
 /// The portal of the gate's own statements within a transaction.
 const OWN_PORTAL: &[u8] = b"gatekeeper's own";
+
+/// How long a server connection may take for a round trip of ours (settings, ROLLBACK, DISCARD ALL).
+pub(super) const ROUND_TRIP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Numbers the connections, for the log.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -75,6 +79,18 @@ pub(crate) struct Server {
     pub(crate) tenure: Option<Tenure>,
 }
 
+/// A number for the defaults that a login was given (`defaults.rs`): two connections with the same number
+/// were given the same ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// The fingerprint of the catalog's rows, as text.
+    pub(crate) fn of(rows: &[u8]) -> Self {
+        Self(xxh3_64(rows))
+    }
+}
+
 /// The answer to a swallowed statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
@@ -82,33 +98,6 @@ pub(crate) struct Answer {
     pub(crate) value: Option<Vec<u8>>,
     /// The transaction status of the closing ReadyForQuery.
     pub(crate) status: Status,
-}
-
-/// Why a swallowed statement failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum QueryError {
-    /// The server refused it; the connection is ready for the next one.
-    #[error("{sqlstate}: {message}")]
-    Refused {
-        sqlstate: String,
-        message: String,
-        status: Status,
-        /// How many statements before it had succeeded: they are undone with it.
-        answered: usize,
-    },
-    /// The connection can't be used any more.
-    #[error("the server connection was lost: {0}")]
-    Lost(#[from] io::Error),
-    /// No complete answer in time; the connection can't be used any more.
-    #[error("no answer within {0:?}")]
-    Timeout(Duration),
-}
-
-impl QueryError {
-    /// Whether the connection can still be used.
-    pub(crate) fn leaves_connection_usable(&self) -> bool {
-        matches!(self, Self::Refused { .. })
-    }
 }
 
 impl Server {

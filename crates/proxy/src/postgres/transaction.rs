@@ -94,6 +94,16 @@ pub(crate) enum Left {
     Failed,
 }
 
+impl Left {
+    /// What a statement of a simple Query that fails so leaves: one that runs and fails keeps the portal.
+    /// `None`: it didn't run.
+    pub(crate) fn behind(failure: &Refusal, statement: &Kind<'_>) -> Option<Self> {
+        // In a failed transaction only what ends the failure is looked at any further.
+        let left = if matches!(statement, Kind::Release { .. }) { Self::Done } else { Self::Failed };
+        failure.has_run().then_some(left)
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Pending {
     /// The savepoint that this statement sets.
@@ -409,7 +419,7 @@ fn is_deferrable(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::sql::statement::statements;
+    use wire::sql::statements;
 
     /// Runs statements and gives the answers: a tag, `-` for forward, or the SQLSTATE.
     fn run(transaction: &mut Transaction, sql: &str) -> String {

@@ -105,15 +105,3 @@ impl Acceptor {
         Ok(Self { mode: settings.mode, config: Arc::new(config), certificate })
     }
 }
-
-/// What rustls says of a certificate and a key together.
-pub(super) fn mismatch(error: rustls::Error) -> FileFault {
-    match error {
-        rustls::Error::InconsistentKeys(_) => FileFault::new(File::Key, "isn't the key of the certificate")
-            .hint("the two files must belong together; of a chain, the server's own certificate comes first"),
-        rustls::Error::InvalidCertificate(error) => {
-            FileFault::new(File::Certificate, format!("holds a certificate that can't be used: {error:?}"))
-        }
-        error => FileFault::new(File::Key, format!("can't be used: {error}")),
-    }
-}

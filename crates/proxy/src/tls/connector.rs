@@ -11,7 +11,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::acceptor::mismatch;
 use super::verifier::{Name, Verifier};
 use super::{File, FileFault, HTTP, HTTP_1, PROTOCOL, Upstream, UpstreamMode, files, provider};
 use crate::stream::{Encrypted, Stream};
@@ -132,7 +131,7 @@ fn read(settings: &Upstream, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, F
         None => builder.with_no_client_auth(),
         Some(identity) => {
             let (chain, key) = files::identity(identity)?;
-            builder.with_client_auth_cert(chain, key).map_err(mismatch)?
+            builder.with_client_auth_cert(chain, key).map_err(files::mismatch)?
         }
     };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();

@@ -80,6 +80,18 @@ pub(super) fn key_in(pem: &[u8]) -> Result<PrivateKeyDer<'static>, FileFault> {
     }
 }
 
+/// What rustls says of a certificate and a key together.
+pub(super) fn mismatch(error: rustls::Error) -> FileFault {
+    match error {
+        rustls::Error::InconsistentKeys(_) => FileFault::new(File::Key, "isn't the key of the certificate")
+            .hint("the two files must belong together; of a chain, the server's own certificate comes first"),
+        rustls::Error::InvalidCertificate(error) => {
+            FileFault::new(File::Certificate, format!("holds a certificate that can't be used: {error:?}"))
+        }
+        error => FileFault::new(File::Key, format!("can't be used: {error}")),
+    }
+}
+
 fn is_encrypted(pem: &[u8]) -> bool {
     let text = String::from_utf8_lossy(pem);
     text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")

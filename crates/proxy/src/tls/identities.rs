@@ -7,7 +7,6 @@ use rustls::pki_types::{CertificateDer, DnsName, ServerName};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::acceptor::mismatch;
 use super::{File, FileFault, Identity, files, names, provider};
 
 /// Certificates with their keys, at least one.
@@ -67,7 +66,7 @@ impl ResolvesServerCert for Identities {
 
 fn one(identity: &Identity) -> Result<Arc<CertifiedKey>, FileFault> {
     let (chain, key) = files::identity(identity)?;
-    CertifiedKey::from_der(chain, key, &provider()).map(Arc::new).map_err(mismatch)
+    CertifiedKey::from_der(chain, key, &provider()).map(Arc::new).map_err(files::mismatch)
 }
 
 fn naming(fault: FileFault, identity: &Identity) -> FileFault {

@@ -9,6 +9,7 @@ use self::paced::Paced;
 use super::queue::{Before, Load, Packet};
 use super::sender::Sender;
 use super::{Demand, Download, Response, Second, Served, Setup, Tcp};
+use crate::agenda::nanos;
 use crate::chance::{Chance, Purpose};
 
 mod opening;
@@ -146,10 +147,6 @@ pub fn serve(setup: &Setup, demand: &Demand, until: Duration, seed: u64) -> Serv
     engine.begin();
     engine.run(nanos(until));
     Served { responses: engine.responses, seconds: engine.seconds }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn doubled(timeout: u64, times: u32) -> u64 {

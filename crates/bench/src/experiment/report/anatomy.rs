@@ -3,7 +3,7 @@
 
 use sim::Interval;
 
-use super::extra::Table;
+use super::text_table::Table;
 use super::{Shown, rows};
 use crate::experiment::anatomy::Anatomy;
 use crate::experiment::cell::Measured;

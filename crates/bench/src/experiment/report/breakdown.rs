@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use sim::plot::{Curve, Panel, Plot, Scale};
 
-use super::extra::Table;
 use super::pages::{self, Found};
 use super::picture::Picture;
+use super::text_table::Table;
 use super::{Shown, rows};
 use crate::experiment::pages::PAGES;
 use crate::experiment::plan::Load;

@@ -2,18 +2,9 @@
 
 use super::Shown;
 use super::picture::Picture;
+use super::text_table::Table;
 use super::{anatomy, breakdown, convergence, service};
 use crate::experiment::plan::Show;
-
-/// A table as texts.
-pub(super) struct Table {
-    /// What it shows.
-    pub(super) title: String,
-    pub(super) header: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
-    /// Sentences below it.
-    pub(super) notes: Vec<String>,
-}
 
 /// The tables in the order of the plan; none of what wasn't measured.
 pub(super) fn tables(shown: &Shown) -> Vec<Table> {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::extra::Table;
 use super::pages::{self, Found};
+use super::text_table::Table;
 use super::{Shown, rows};
 use crate::experiment::pages::{PAGES, Page};
 use crate::experiment::plan::Load;

@@ -11,8 +11,9 @@ use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend;
 
 use super::shift::shifted_back;
-use super::{Exchange, Portals, Scope, Step};
+use super::{Exchange, Scope, Step};
 use crate::postgres::book::{Act, Effect};
+use crate::postgres::portals::Portals;
 
 /// Deadlocks, and transactions that can't be serialized: others in flight are the reason, and the client
 /// may just try again.

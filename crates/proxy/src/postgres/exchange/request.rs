@@ -10,11 +10,11 @@ use wire::postgres::frontend::{self, Message, NO_VALUES, Target, key};
 use wire::sql::{Pins as Reasons, Touches};
 
 use super::shift::{Shift, characters};
-use super::{EarlyData, Exchange, Forgotten, PORTALS_MAX, Portal, Scope, Step};
-use crate::postgres::batch::{ends_failed, has_no_values, is_empty};
+use super::{EarlyData, Exchange, Forgotten, Scope, Step};
 use crate::postgres::book::Act;
 use crate::postgres::classify::Analysis;
-use crate::postgres::prepared::{CLIENT_STATEMENTS_MAX, Prepared, Undo, server_name};
+use crate::postgres::portals::{PORTALS_MAX, Portal};
+use crate::postgres::prepared::{CLIENT_STATEMENTS_MAX, Prepared, Undo, has_no_values, server_name};
 use crate::postgres::reject::Refusal;
 use crate::postgres::settings::ServerState;
 use crate::postgres::transaction::Deferred;
@@ -291,7 +291,7 @@ impl Exchange {
             self.steps.push_back(Step::Parse { id: 0, undo, client_name, visible: true });
             return;
         }
-        if self.in_failed && !ends_failed(&statement) && !is_empty(&statement) {
+        if self.in_failed && !statement.ends_failed() && !statement.is_empty() {
             // It can't succeed, and the server says why not.
             frontend::write_parse(out, b"", sql, types);
             scope.server.statements.unnamed = None;
@@ -540,7 +540,7 @@ impl Exchange {
         }
         out.extend_from_slice(frame);
         self.has_copied = false;
-        self.in_failed = self.in_failed && !statement.as_ref().is_some_and(|it| ends_failed(it));
+        self.in_failed = self.in_failed && !statement.as_ref().is_some_and(|it| it.ends_failed());
         let effect =
             statement.as_ref().and_then(|it| it.analysis.first_effect()).cloned().unwrap_or_default();
         // The unnamed statement, which this may be itself, stays.

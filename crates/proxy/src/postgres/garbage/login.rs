@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 use wire::postgres::authentication::parse_sasl_initial;
 use wire::postgres::scram::{ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, parse_client_first};
 
-use super::super::auth::query::row;
 use super::super::auth::scram::{Channel, Keys, Prover, Verification, Verifier};
 use super::super::auth::secret::{Md5Hash, Secret};
 use super::super::auth::users::Users;
+use super::super::auth_query::row;
 use super::super::login::expects_binding;
 use super::super::server::first_column;
 

@@ -1,8 +1,8 @@
 //! Logins byte for byte, against a scripted server on a Unix socket; `real` has those against PostgreSQL
 //! itself.
 
+mod first_packets;
 mod late;
-mod opening;
 mod real;
 mod turns;
 

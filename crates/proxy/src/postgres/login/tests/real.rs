@@ -7,7 +7,7 @@ use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 use wire::postgres::startup::{PROTOCOL_3_0, PROTOCOL_3_2, write_negotiate_protocol_version};
 
-use super::super::super::server::QueryError;
+use super::super::super::query_error::QueryError;
 use super::*;
 
 /// Long enough for any machine: only a failure takes it.

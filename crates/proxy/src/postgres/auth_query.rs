@@ -17,14 +17,14 @@ use wire::postgres::backend::parse_error;
 use wire::postgres::frontend::{write_bind, write_execute, write_parse, write_sync};
 use zeroize::Zeroizing;
 
-use super::super::Shared;
-use super::super::login::open::{OpenError, open};
-use super::super::message::{Message, Sender};
-use super::super::refusal::Refusal;
-use super::super::server::Server;
-use super::secret::Secret;
-use super::users::User;
-use super::{Authentication, Credentials, Query};
+use super::Shared;
+use super::auth::secret::Secret;
+use super::auth::users::User;
+use super::auth::{Authentication, Credentials, Query};
+use super::login::open::{OpenError, open};
+use super::message::{Message, Sender};
+use super::refusal::Refusal;
+use super::server::Server;
 use crate::sql::asking::{ANSWER_MAX, Asking, IDLE_MAX};
 
 /// The type identifier of `text`.

@@ -1,5 +1,6 @@
 //! The page: everything in one file, nothing asked of any other.
 
+use super::text_table::Table;
 use super::{Shown, extra, rows, types, visitors};
 use crate::experiment::plan::Expected;
 use crate::experiment::runner;
@@ -133,7 +134,7 @@ fn table(shown: &Shown) -> String {
         text += &grid(header.iter().map(String::as_str), rows);
         text += "</details>\n";
     }
-    for extra::Table { title, header, rows, notes } in extra::tables(shown) {
+    for Table { title, header, rows, notes } in extra::tables(shown) {
         text += &format!("<h3>{}</h3>\n", escaped(&title));
         text += &grid(header.iter().map(String::as_str), rows);
         for note in notes {

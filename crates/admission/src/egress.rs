@@ -21,7 +21,6 @@
 //! is used up is judged by twice the guess.
 //!
 //! **Rate.** With [`EgressPolicy::rate`] turns are paced so that the queue forms here and not in the kernel.
-//!
 //! **Bounds.** Each call takes O(log n). There are at most `streams_max` streams. The scheduler counts
 //! bytes and holds none. The shell offers only what a client takes, so a slow client costs no turn.
 

@@ -1,5 +1,6 @@
-//! Rules that some files still break. `offenders.txt` lists what each of them may break, and may only shrink:
-//! `TIDY_WRITE=1 cargo test -p gatekeeper --test tidy` writes it anew when something was cured.
+//! Rules that some files still break. `offenders.txt` lists what each of them may break, and why it stays so:
+//! `rule count what | reason`. The list may only shrink. `TIDY_WRITE=1 cargo test -p gatekeeper --test tidy`
+//! writes it anew when something was cured, and keeps the reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -37,29 +38,36 @@ const ENDINGS: [&str; 4] = ["s", "ed", "er", "ing"];
 
 /// What breaks a rule, and how often: by rule, and by a path or a name.
 type Offenders = BTreeMap<(String, String), usize>;
+/// What the list allows: how often, and for which reason.
+type Allowed = BTreeMap<(String, String), (usize, String)>;
 
 #[test]
 fn what_breaks_the_rules_of_the_ratchet_only_gets_less() {
     let found = offenders();
     let list = super::repository().join("crates/gatekeeper/tests/tidy/offenders.txt");
+    let allowed = std::fs::read_to_string(&list).expect("the list is there");
+    let allowed: Allowed = allowed.lines().filter_map(read).collect();
     if std::env::var_os("TIDY_WRITE").is_some() {
         let mut text = String::new();
-        for ((rule, what), count) in &found {
-            writeln!(text, "{rule} {count} {what}").expect("a string takes all");
+        for (offender @ (rule, what), count) in &found {
+            let reason = allowed.get(offender).map_or("", |(_, reason)| reason);
+            let line = format!("{rule} {count} {what} | {reason}");
+            writeln!(text, "{}", line.trim_end()).expect("a string takes all");
         }
         std::fs::write(&list, text).expect("the list is written");
         return;
     }
-    let allowed = std::fs::read_to_string(&list).expect("the list is there");
-    let allowed: Offenders = allowed.lines().filter_map(read).collect();
     let mut problems = String::new();
     for ((rule, what), count) in &found {
-        let most = allowed.get(&(rule.clone(), what.clone())).copied().unwrap_or(0);
+        let most = allowed.get(&(rule.clone(), what.clone())).map_or(0, |(most, _)| *most);
         if *count > most {
             writeln!(problems, "{what}: {rule}, {count} times; at most {most}").expect("a string takes all");
         }
     }
-    for ((rule, what), most) in &allowed {
+    for ((rule, what), (most, reason)) in &allowed {
+        if reason.is_empty() {
+            writeln!(problems, "{what}: {rule}, without a reason behind `|`").expect("a string takes all");
+        }
         let count = found.get(&(rule.clone(), what.clone())).copied().unwrap_or(0);
         if count < *most {
             writeln!(problems, "{what}: {rule}, {count} times and no longer {most}; write the list anew")
@@ -69,10 +77,11 @@ fn what_breaks_the_rules_of_the_ratchet_only_gets_less() {
     assert!(problems.is_empty(), "\n{problems}");
 }
 
-fn read(line: &str) -> Option<((String, String), usize)> {
-    let mut words = line.splitn(3, ' ');
+fn read(line: &str) -> Option<((String, String), (usize, String))> {
+    let (offender, reason) = line.split_once('|').unwrap_or((line, ""));
+    let mut words = offender.trim_end().splitn(3, ' ');
     let (rule, count, what) = (words.next()?, words.next()?, words.next()?);
-    Some(((rule.to_owned(), what.to_owned()), count.parse().ok()?))
+    Some(((rule.to_owned(), what.to_owned()), (count.parse().ok()?, reason.trim().to_owned())))
 }
 
 fn offenders() -> Offenders {
@@ -143,23 +152,39 @@ fn booleans(text: &str) -> Vec<(String, usize)> {
     counted.filter(|(_, count)| *count > BOOLEANS).collect()
 }
 
-/// Types with `impl` blocks in too many files.
+/// Types with `impl` blocks in too many files. A file that declares a type of the name counts for its own:
+/// of all of them together one counts.
 fn scattered(files: &[(&Path, &str)]) -> Vec<(String, usize)> {
     let block = Regex::new(r"(?m)^impl(?:<[^{]*?>)?\s+([A-Z]\w*)(?:<[^{]*?>)?\s*(?:where[^{]*)?\{")
         .expect("a pattern");
-    let mut holders: BTreeMap<String, BTreeSet<&Path>> = BTreeMap::new();
+    let mut holders: BTreeMap<String, (BTreeSet<&Path>, bool)> = BTreeMap::new();
     for (path, text) in files {
         let name = path.to_string_lossy();
         let Some((root, _)) = name.split_once("/src/") else { continue };
         for found in block.captures_iter(text) {
-            holders.entry(format!("{root}: {}", &found[1])).or_default().insert(path);
+            let declares = ["struct", "enum"].iter().any(|kind| declares(text, kind, &found[1]));
+            let (others, is_declared) = holders.entry(format!("{root}: {}", &found[1])).or_default();
+            if declares {
+                *is_declared = true;
+            } else {
+                others.insert(path);
+            }
         }
     }
     holders
         .into_iter()
-        .map(|(of, paths)| (of, paths.len()))
+        .map(|(of, (others, is_declared))| (of, others.len() + usize::from(is_declared)))
         .filter(|(_, count)| *count > IMPL_FILES)
         .collect()
+}
+
+/// Whether a file declares a type of this name: `struct Gate<` or `enum Gate {`, not `struct Gates`.
+fn declares(text: &str, kind: &str, name: &str) -> bool {
+    let declaration = format!("{kind} {name}");
+    text.split(&declaration)
+        .skip(1)
+        .filter_map(|rest| rest.chars().next())
+        .any(|next| !next.is_alphanumeric() && next != '_')
 }
 
 /// Files and folders whose names differ from a neighbor's by an ending only.
@@ -172,6 +197,14 @@ fn alike(paths: &BTreeSet<&Path>) -> Vec<String> {
             .any(|ending| name.strip_suffix(ending).is_some_and(|short| stems.contains(Path::new(short))))
     };
     stems.iter().filter(longer).map(|stem| stem.display().to_string()).collect()
+}
+
+#[test]
+fn an_entry_of_the_list_has_a_reason_in_a_column_of_its_own() {
+    let entry = |reason: &str| (("booleans".to_owned(), "a.rs: Gate".to_owned()), (6, reason.to_owned()));
+    assert_eq!(read("booleans 6 a.rs: Gate | it | is so"), Some(entry("it | is so")));
+    assert_eq!(read("booleans 6 a.rs: Gate |"), Some(entry("")));
+    assert_eq!(read("booleans 6 a.rs: Gate"), Some(entry("")));
 }
 
 #[test]
@@ -193,6 +226,9 @@ fn each_rule_finds_what_breaks_it() {
         .collect();
     assert_eq!(scattered(&files), [("k: Gate".to_owned(), 4)]);
     assert!(scattered(&files[..3]).is_empty());
+    let own: Vec<_> =
+        files.iter().map(|(path, _)| (*path, "pub struct Gate<T>(T);\nimpl<T> Gate<T> {\n}\n")).collect();
+    assert!(scattered(&own).is_empty(), "types of one name, each in its own file");
     assert_eq!(
         alike(&[Path::new("a/long.rs"), Path::new("a/longs.rs"), Path::new("b/longs.rs")].into()),
         ["a/longs"]

@@ -9,9 +9,14 @@ use super::circles::{beginning_with, paths};
 /// One room a protocol, as a folder or a file of this name.
 const ROOMS: [&str; 3] = ["http", "mysql", "postgres"];
 /// The crates that have such rooms, and the one that puts gates together.
-const HOUSES: [&str; 3] = ["crates/gatekeeper/src/", "crates/proxy/src/", "crates/wire/src/"];
+const HOUSES: [&str; 4] =
+    ["crates/config/src/", "crates/gatekeeper/src/", "crates/proxy/src/", "crates/wire/src/"];
 /// Files outside of a room that name it, and why they must.
-const DOORS: [(&str, &str); 6] = [
+const DOORS: [(&str, &str); 10] = [
+    ("crates/config/src/checked/class.rs", "reads the rules of a class, some of which only HTTP has"),
+    ("crates/config/src/checked/gate.rs", "reads the settings that each protocol has"),
+    ("crates/config/src/checked/types.rs", "tells which names a type of HTTP may have"),
+    ("crates/config/src/raw/gate.rs", "lists the keys of every protocol"),
     ("crates/gatekeeper/src/assemble.rs", "makes the gates of every protocol"),
     ("crates/gatekeeper/src/commands/users.rs", "imports accounts of MySQL"),
     ("crates/gatekeeper/src/descriptors.rs", "counts the connections that `auto` may find in PostgreSQL"),

@@ -1,6 +1,6 @@
 //! What a gate that shares connections deliberately answers otherwise. Random scripts don't say it.
 
-/// A script in the corpus that begins so isn't mended yet.
+/// A kept script that begins so isn't mended yet.
 pub(crate) const MARK: &str = "# known:";
 
 /// Whether a statement outside a transaction block is heard otherwise. A batch that has only prepared, up

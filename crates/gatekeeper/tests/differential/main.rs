@@ -13,8 +13,8 @@
 //! | one script from a file | `DIFFERENTIAL_SCRIPT=its/path` |
 //! | many seeds, each difference printed as it is | `DIFFERENTIAL_SURVEY=1` |
 //!
-//! A script that differs is made shorter for as long as it differs, and printed. It belongs into `corpus`
-//! then.
+//! A script that differs is made shorter for as long as it differs, and printed. It belongs into `corpus.txt`
+//! then, behind a line with `== ` and a name.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
@@ -28,7 +28,6 @@ mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -166,15 +165,16 @@ fn difference((direct, gated): &(Heard, Heard)) -> String {
     out
 }
 
-fn corpus() -> Vec<PathBuf> {
+/// The kept scripts and their names, or the one that was asked for.
+fn kept() -> Vec<(String, String)> {
     if let Some(path) = std::env::var_os("DIFFERENTIAL_SCRIPT") {
-        return vec![path.into()];
+        let text = std::fs::read_to_string(&path).expect("a script is readable");
+        return vec![(path.to_string_lossy().into_owned(), text)];
     }
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/corpus");
-    let files = std::fs::read_dir(directory).expect("the corpus is there");
-    let mut files: Vec<_> = files.map(|entry| entry.expect("an entry is readable").path()).collect();
-    files.sort();
-    files
+    // A script begins behind `== ` and its name.
+    let scripts = format!("\n{}", include_str!("corpus.txt"));
+    let scripts = scripts.split("\n== ").skip(1).map(|script| script.split_once('\n').expect("a script"));
+    scripts.map(|(name, text)| (name.to_owned(), text.to_owned())).collect()
 }
 
 #[test]
@@ -182,15 +182,14 @@ fn kept_scripts_are_heard_alike_through_a_gate_and_without() {
     let _turn = STAGES.lock().unwrap_or_else(PoisonError::into_inner);
     let mut stages: Vec<Option<Stage>> = (0..GATES).map(|_| None).collect();
     let mut wrong = String::new();
-    for path in corpus() {
-        let text = std::fs::read_to_string(&path).expect("a script is readable");
+    for (name, text) in kept() {
         if text.starts_with(known::MARK) && given("DIFFERENTIAL_KNOWN").is_none() {
             continue;
         }
         let script = Script::read(&text);
         let stage = stages[script.connections - 1].get_or_insert_with(|| Stage::new(script.connections));
         if let Some(heard) = stage.differs(&script, PATIENCE) {
-            wrong += &format!("{}:\n{script}\n{}", path.display(), difference(&heard));
+            wrong += &format!("{name}:\n{script}\n{}", difference(&heard));
             stage.renew();
         }
     }

@@ -31,11 +31,11 @@ use crate::Error;
 use crate::interaction::Interaction;
 use crate::names::Scale;
 use browser::Setting;
-use connection::{Line, TcpDoor};
+use connection::{Line, TcpConnector};
 use record::Record;
 use visitor::Request;
 
-pub use connection::{Door, Opening, Stream};
+pub use connection::{Connector, Opening, Stream};
 pub use flags::Options;
 pub use lateness::{MEAN_BOUND, MEAN_SHARE, P99_BOUND, P99_SHARE, PROCESSOR_BOUND};
 pub use pace::{Pace, Span};
@@ -73,21 +73,21 @@ pub async fn run(options: Options) -> Result<ExitCode, Error> {
 
 /// Visits a site, and tells what came of it. It is the caller's runtime whose `threads` the lateness is
 /// judged by.
-pub async fn visit(plan: &Plan, door: Arc<dyn Door>, scale: Scale, threads: usize) -> Summary {
+pub async fn visit(plan: &Plan, connector: Arc<dyn Connector>, scale: Scale, threads: usize) -> Summary {
     let record = Arc::new(Record::new(plan.phases.len()));
-    recorded(plan, door, scale, threads, record).await
+    recorded(plan, connector, scale, threads, record).await
 }
 
 async fn recorded(
     plan: &Plan,
-    door: Arc<dyn Door>,
+    connector: Arc<dyn Connector>,
     scale: Scale,
     threads: usize,
     record: Arc<Record>,
 ) -> Summary {
-    let site = format!("http://{}", door.host());
+    let site = format!("http://{}", connector.host());
     let setting = Setting {
-        door,
+        connector,
         scale,
         keeps_mix: plan.keeps_mix,
         pace: plan.pace,
@@ -114,11 +114,11 @@ impl Options {
         };
         let runtime = runtime.map_err(Error::io("starting threads"))?;
         let summary = runtime.block_on(async {
-            let door: Arc<dyn Door> = Arc::new(self.door().await?);
+            let connector: Arc<dyn Connector> = Arc::new(self.connector().await?);
             let scale = match (self.items, self.customers) {
                 (Some(items), Some(customers)) => Scale { items, customers },
                 (items, customers) => {
-                    let told = ask_scale(&door).await?;
+                    let told = ask_scale(&connector).await?;
                     Scale {
                         items: items.unwrap_or(told.items),
                         customers: customers.unwrap_or(told.customers),
@@ -127,7 +127,7 @@ impl Options {
             };
             let record = Arc::new(Record::new(plan.phases.len()));
             let shown = tokio::spawn(progress::show(plan.phases.clone(), Arc::clone(&record)));
-            let visits = recorded(&plan, door, scale, self.threads.max(1), record);
+            let visits = recorded(&plan, connector, scale, self.threads.max(1), record);
             let summary = tokio::select! {
                 summary = visits => Ok(summary),
                 _ = tokio::signal::ctrl_c() => Err(Error::Plan("interrupted".to_owned())),
@@ -157,7 +157,7 @@ impl Options {
         }
     }
 
-    async fn door(&self) -> Result<TcpDoor, Error> {
+    async fn connector(&self) -> Result<TcpConnector, Error> {
         let site = |why: &str| Error::Plan(format!("--site {}: {why}", self.site));
         let uri: http::Uri = self.site.parse().map_err(|error| site(&format!("{error}")))?;
         if uri.scheme_str() != Some("http") {
@@ -168,14 +168,14 @@ impl Options {
         let found = tokio::net::lookup_host((host, authority.port_u16().unwrap_or(80))).await;
         let mut found = found.map_err(|error| site(&error.to_string()))?;
         let address = found.next().ok_or_else(|| site("the host has no address"))?;
-        Ok(TcpDoor { address, host: authority.as_str().to_owned() })
+        Ok(TcpConnector { address, host: authority.as_str().to_owned() })
     }
 }
 
-async fn ask_scale(door: &Arc<dyn Door>) -> Result<Scale, Error> {
+async fn ask_scale(connector: &Arc<dyn Connector>) -> Result<Scale, Error> {
     let request = Request { interaction: Interaction::Home, path: "/scale".to_owned(), form: None };
     let mut answer = Vec::new();
-    let mut line = Line::new(Arc::clone(door));
+    let mut line = Line::new(Arc::clone(connector));
     let mut read = |piece: &[u8]| {
         answer.extend_from_slice(&piece[..piece.len().min(SCALE_BYTES - answer.len())]);
     };

@@ -8,13 +8,14 @@
 //! The bound swings to both sides, interval by interval, or there would be nothing to fit.
 //!
 //! When it fails: a cliff behind a plateau is no parabola, and the fit's apex lies somewhere on the plateau
-//! at best; noise on a plateau makes the sign of a₂ chance, so that it jumps; and drift of the service's
+//! at best. Noise on a plateau makes the sign of a₂ chance, so that the bound jumps. Drift of the service's
 //! speed tilts the parabola.
 
 use super::interval::Interval;
 use crate::outside::{Control, Sample};
 use crate::time::Instant;
 
+/// The first bound: enough in flight for a slope, and few enough to harm no service.
 const START: f64 = 20.0;
 /// α, so that about ten intervals are remembered.
 const MEMORY: f64 = 0.9;
@@ -27,6 +28,7 @@ const STEP_MAX: f64 = 0.5;
 #[derive(Debug)]
 pub(crate) struct Parabola {
     bound: f64,
+    /// Whether the next swing goes above the bound.
     up: bool,
     /// Faded sums of nᵏ, k = 0 … 4, and of P nᵏ, k = 0 … 2.
     powers: [f64; 5],
@@ -36,7 +38,7 @@ pub(crate) struct Parabola {
 }
 
 impl Parabola {
-    /// Up to `top`.
+    /// Creates a bound of at most `top`.
     pub(crate) fn new(top: u32) -> Self {
         let top = f64::from(top);
         Self {

@@ -183,7 +183,7 @@ fn error(member: &Member) -> Option<f64> {
 /// The class that misses its goal by the most, among the most important that miss theirs beyond doubt.
 fn most_missed(members: &[Member], errors: &[Option<f64>], judged: Judged) -> Option<usize> {
     let is_missed = |&(place, error): &(usize, f64)| {
-        let doubt = members[place].window.doubt().unwrap_or(ERROR_MAX);
+        let doubt = members[place].window.standard_error().unwrap_or(ERROR_MAX);
         let is_late = judged.ticks >= judged.interval;
         error > BAND && error > if is_late { doubt } else { DOUBTS * doubt }
     };

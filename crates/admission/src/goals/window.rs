@@ -16,12 +16,19 @@ pub(super) struct Window {
     tick: (f64, f64),
     /// Over the last ticks, forgotten exponentially: how many, and the sum of their times.
     recent: (f64, f64),
-    /// Of the recent ticks: how many, and of the logarithm of their means beside those of other classes the
-    /// sum and the sum of squares.
-    spread: (f64, f64, f64),
-    /// Recent seconds, and in how many of them somebody waited at the end.
+    /// Of the recent ticks: how ln(mean of the tick) differs from its mean over all classes.
+    spread: Moments,
+    /// Recent seconds, and the seconds of those ticks that ended with a queue.
     seconds: (f64, f64),
     histogram: Histogram,
+}
+
+/// Of several values: how many there are, their sum, and the sum of their squares.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moments {
+    count: f64,
+    sum: f64,
+    squares: f64,
 }
 
 impl Default for Window {
@@ -29,7 +36,7 @@ impl Default for Window {
         Self {
             tick: (0.0, 0.0),
             recent: (0.0, 0.0),
-            spread: (0.0, 0.0, 0.0),
+            spread: Moments::default(),
             seconds: (0.0, 0.0),
             histogram: Histogram([0.0; BUCKETS]),
         }
@@ -37,6 +44,8 @@ impl Default for Window {
 }
 
 impl Window {
+    /// Counts a request. Where the goal is about times, only one that `is_new` counts: it arrived after the
+    /// last change of the weights.
     pub(super) fn observe(&mut self, served: &Served, goal: Option<ClassGoal>, is_new: bool) {
         if let Some(ClassGoal::Throughput { .. }) = goal {
             self.tick.0 += 1.0;
@@ -58,9 +67,9 @@ impl Window {
 
     /// Notes how the logarithm of this tick's mean differs from that of all classes.
     pub(super) fn note(&mut self, difference: f64) {
-        self.spread.0 += 1.0;
-        self.spread.1 += difference;
-        self.spread.2 += difference * difference;
+        self.spread.count += 1.0;
+        self.spread.sum += difference;
+        self.spread.squares += difference * difference;
     }
 
     /// A tick is over that lasted so long. `memory` is in ticks.
@@ -70,7 +79,7 @@ impl Window {
         for kept in [&mut self.recent.0, &mut self.recent.1, &mut self.seconds.0, &mut self.seconds.1] {
             *kept *= keeps;
         }
-        for kept in [&mut self.spread.0, &mut self.spread.1, &mut self.spread.2] {
+        for kept in [&mut self.spread.count, &mut self.spread.sum, &mut self.spread.squares] {
             *kept *= keeps;
         }
         self.histogram.scale(keeps);
@@ -92,8 +101,8 @@ impl Window {
         (self.recent.0 > 0.0).then(|| self.recent.1 / self.recent.0)
     }
 
-    /// What the goal is compared with, as a time: of a throughput the time from one request to the next. A
-    /// class that asks for less than its throughput goal keeps it.
+    /// The statistic that the goal is compared with, in seconds. For a goal of throughput: seconds per
+    /// request, or [`LEAST`] if the class had no queue half the time, as it then asks for less than its goal.
     pub(super) fn observed(&self, goal: ClassGoal) -> Option<f64> {
         match goal {
             ClassGoal::Delay { statistic: Statistic::Percentile(part), .. } => self.histogram.quantile(part),
@@ -109,16 +118,16 @@ impl Window {
         }
     }
 
-    /// The standard error of the recent mean's logarithm beside those of other classes, with `ticks` of
-    /// memory; `None` while there are fewer than two ticks.
-    pub(super) fn doubt(&self) -> Option<f64> {
-        let (count, sum, squares) = self.spread;
+    /// The standard error of the recent mean's logarithm beside those of other classes; `None` while there
+    /// are fewer than two ticks.
+    pub(super) fn standard_error(&self) -> Option<f64> {
+        let Moments { count, sum, squares } = self.spread;
         if count < 1.5 {
             return None;
         }
         let mean = sum / count;
         let variance = (squares / count - mean * mean).max(0.0) * count / (count - 1.0);
-        // Neighbouring ticks resemble one another: a quarter of them count.
+        // Neighboring ticks resemble one another: a quarter of them count.
         Some(libm::sqrt(4.0 * variance / count))
     }
 }

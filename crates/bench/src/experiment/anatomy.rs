@@ -3,8 +3,8 @@
 //! its processor does.
 //!
 //! From `/proc`, of the server's first process and its children. What `/proc` doesn't tell (without root,
-//! or on another operating system) is left out. Of processes that end within the window what they did is
-//! missing, so that it is for loads whose connections stay.
+//! or on another operating system) is left out. Work of processes and threads that end within the window
+//! isn't counted: this is for loads whose connections stay open.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,8 +23,8 @@ const EVERY: Duration = Duration::from_secs(1);
 pub struct Anatomy {
     /// Its processes, the mean of counts a second apart; those for its own purposes, too.
     pub processes: f64,
-    /// Their memory at the end of the window in bytes, what several share divided among them (PSS): shared
-    /// buffers count once, as far as they were touched.
+    /// Their memory at the end of the window, in bytes (PSS: a page that n processes share counts 1/n for
+    /// each).
     pub memory: Option<u64>,
     /// Of that, what belongs to one process alone.
     pub private: Option<u64>,
@@ -57,23 +57,23 @@ pub struct Processor {
     pub stolen: f64,
 }
 
-/// Looks at the server within a window.
+/// Measures the server from `begin` for the length of `window`.
 pub(super) async fn watch(
     server: u32,
     cpu: Option<usize>,
-    counted: Instant,
+    begin: Instant,
     window: Duration,
 ) -> Result<Anatomy, Error> {
-    tokio::time::sleep_until(counted.into()).await;
+    tokio::time::sleep_until(begin.into()).await;
     let before = blocking(move || Ok(Look::take(server, cpu))).await?;
     let mut counts = vec![before.processes.len() as f64];
-    let mut next = counted + EVERY;
-    while next < counted + window {
+    let mut next = begin + EVERY;
+    while next < begin + window {
         tokio::time::sleep_until(next.into()).await;
         counts.push(family(server).len() as f64);
         next += EVERY;
     }
-    tokio::time::sleep_until((counted + window).into()).await;
+    tokio::time::sleep_until((begin + window).into()).await;
     blocking(move || {
         let after = Look::take(server, cpu);
         let mut anatomy = after.since(&before);
@@ -96,12 +96,13 @@ struct Look {
     processor: Option<[u64; 8]>,
 }
 
-/// Counters of one process since it began.
+/// Counters of one process since it began, all its threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counters {
     voluntary: u64,
     involuntary: u64,
-    moved: Option<(u64, u64)>,
+    /// Bytes read from the disk and handed to it; `None` without permission to see them.
+    disk_bytes: Option<(u64, u64)>,
 }
 
 impl Look {
@@ -114,7 +115,7 @@ impl Look {
         }
     }
 
-    /// All but what isn't a difference.
+    /// The rates. [`watch`] adds memory and the mean number of processes.
     fn since(&self, before: &Self) -> Anatomy {
         let seconds = self.at.saturating_duration_since(before.at).as_secs_f64().max(1e-9);
         // A process that has come since began with nothing.
@@ -123,13 +124,13 @@ impl Look {
             let all = self.processes.iter().map(|(pid, now)| count(now).saturating_sub(count(&of(pid))));
             all.sum::<u64>() as f64 / seconds
         };
-        let tells = self.processes.values().any(|counters| counters.moved.is_some());
-        let moved = |count: fn(&Counters) -> u64| tells.then(|| rate(count));
+        let may_read_io = self.processes.values().any(|counters| counters.disk_bytes.is_some());
+        let disk = |count: fn(&Counters) -> u64| may_read_io.then(|| rate(count));
         Anatomy {
             voluntary_switches: rate(|counters| counters.voluntary),
             involuntary_switches: rate(|counters| counters.involuntary),
-            read: moved(|counters| counters.moved.unwrap_or_default().0),
-            written: moved(|counters| counters.moved.unwrap_or_default().1),
+            read: disk(|counters| counters.disk_bytes.unwrap_or_default().0),
+            written: disk(|counters| counters.disk_bytes.unwrap_or_default().1),
             processor: self.processor.zip(before.processor).map(|(now, then)| Processor::between(then, now)),
             ..Anatomy::default()
         }
@@ -137,16 +138,20 @@ impl Look {
 }
 
 impl Counters {
-    /// Of a process whose threads all count; `None` if it isn't there any more.
+    /// The counters of a process; `None` if it isn't there any more.
     fn of(pid: u32) -> Option<Self> {
-        let status = read(&format!("/proc/{pid}/status"))?;
-        let moved = read(&format!("/proc/{pid}/io"))
+        let disk_bytes = read(&format!("/proc/{pid}/io"))
             .and_then(|text| Some((number(&text, "read_bytes:")?, number(&text, "write_bytes:")?)));
-        Some(Self {
-            voluntary: number(&status, "voluntary_ctxt_switches:")?,
-            involuntary: number(&status, "nonvoluntary_ctxt_switches:")?,
-            moved,
-        })
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.filter_map(Result::ok);
+        // The process's own `status` has the switches of its first thread only. A thread that has just
+        // ended has none.
+        let status = threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
+        let switches = status.filter_map(|text| {
+            let involuntary = number(&text, "nonvoluntary_ctxt_switches:")?;
+            Some((number(&text, "voluntary_ctxt_switches:")?, involuntary))
+        });
+        let (voluntary, involuntary) = switches.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        Some(Self { voluntary, involuntary, disk_bytes })
     }
 }
 
@@ -190,7 +195,7 @@ fn kib(text: &str, name: &str) -> Option<u64> {
     Some(number(text, name)? * 1024)
 }
 
-/// The sum over all processes; `None` if one of those that are there doesn't tell.
+/// The sum over all processes; `None` if a live one can't be read.
 fn sum(pids: &[u32], name: &str) -> Option<u64> {
     let mut all = 0;
     for pid in pids {
@@ -216,7 +221,7 @@ mod tests {
 
     #[test]
     fn rates_are_of_what_passed_between_two_looks() {
-        let counters = |voluntary, involuntary, moved| Counters { voluntary, involuntary, moved };
+        let counters = |voluntary, involuntary, disk_bytes| Counters { voluntary, involuntary, disk_bytes };
         let begin = Instant::now();
         let before = [(1, counters(100, 10, Some((1_000, 5_000)))), (2, counters(7, 7, Some((0, 0))))];
         // The second has ended, the third has come.
@@ -231,9 +236,9 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_look_is_told_no_bytes() {
+    fn without_permission_disk_bytes_are_none() {
         let begin = Instant::now();
-        let blind = [(1, Counters { voluntary: 5, involuntary: 1, moved: None })];
+        let blind = [(1, Counters { voluntary: 5, involuntary: 1, disk_bytes: None })];
         let anatomy = look(begin, &blind, [1; 8]).since(&look(begin, &blind, [1; 8]));
         assert_eq!((anatomy.read, anatomy.written, anatomy.voluntary_switches), (None, None, 0.0));
     }
@@ -247,6 +252,33 @@ mod tests {
         assert_eq!(number(status, "voluntary_ctxt_switches:"), Some(31));
         assert_eq!(kib("Rss:  10 kB\nPss:   7 kB\n", "Pss:"), Some(7 * 1024));
         assert_eq!(kib("Rss:  10 kB\n", "Pss:"), None);
+    }
+
+    #[test]
+    fn switches_of_every_thread_count() {
+        let own = std::process::id();
+        let switches_of = |path: &str| {
+            let text = fs::read_to_string(path).unwrap();
+            number(&text, "voluntary_ctxt_switches:").unwrap()
+        };
+        let (wake, sleeps) = std::sync::mpsc::channel::<()>();
+        let (tell, path) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let own = fs::read_link("/proc/thread-self").unwrap();
+            tell.send(format!("/proc/{}/status", own.display())).unwrap();
+            // Each wait for a message is a voluntary switch, or finds one that is there already.
+            while sleeps.recv().is_ok() {}
+        });
+        let path = path.recv().unwrap();
+        while switches_of(&path) < 10 {
+            wake.send(()).unwrap();
+            std::thread::yield_now();
+        }
+        let first = switches_of(&format!("/proc/{own}/status"));
+        let all = Counters::of(own).unwrap().voluntary;
+        assert!(all >= first + 10, "{all} of all threads, {first} of the first one");
+        drop(wake);
+        thread.join().unwrap();
     }
 
     #[test]

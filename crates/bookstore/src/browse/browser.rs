@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::connection::{Door, Head};
+use super::connection::{Connector, Head};
 use super::images::Lines;
 use super::pace::Pace;
 use super::page::{Page, Scanner};
@@ -50,7 +50,7 @@ pub(super) enum Stay {
 /// What all browsers of a run have in common.
 #[derive(Debug)]
 pub(super) struct Setting {
-    pub(super) door: Arc<dyn Door>,
+    pub(super) connector: Arc<dyn Connector>,
     pub(super) scale: Scale,
     pub(super) keeps_mix: bool,
     pub(super) pace: Pace,
@@ -150,7 +150,7 @@ impl Browser {
         let lasts = self.setting.pace.session.draw(&mut StdRng::seed_from_u64(seed ^ u64::MAX));
         Visit {
             visitor: Visitor::new(self.setting.scale, seed),
-            lines: Lines::new(Arc::clone(&self.setting.door)),
+            lines: Lines::new(Arc::clone(&self.setting.connector)),
             ends: Instant::now() + lasts,
         }
     }

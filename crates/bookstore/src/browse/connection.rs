@@ -1,9 +1,9 @@
 //! A browser's connections: opened when needed, kept while the site keeps them, closed when somebody stops
 //! waiting.
 //!
-//! States of a line: without a connection; with one that is idle; in an exchange, which owns the connection
-//! until the answer's last byte. Code that drops the exchange (a time-out does) drops the connection with it,
-//! and that closes it at once.
+//! A [`Line`] is one slot for a connection. It is empty, or has an idle connection, or is in an exchange,
+//! which owns the connection until the answer's last byte. Code that drops the exchange (a time-out does)
+//! drops the connection with it, and that closes it at once.
 
 use std::fmt;
 use std::future::Future;
@@ -24,16 +24,16 @@ use tokio::task::AbortHandle;
 
 use super::visitor::Request;
 
-/// What a connection has to be.
+/// A stream of bytes to a site and back.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// A connection that is about to be there.
+/// An attempt to connect.
 pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send + 'a>>;
 
 /// Where a site is reached.
-pub trait Door: fmt::Debug + Send + Sync {
+pub trait Connector: fmt::Debug + Send + Sync {
     /// Connects.
     fn open(&self) -> Opening<'_>;
 
@@ -43,14 +43,14 @@ pub trait Door: fmt::Debug + Send + Sync {
 
 /// A site at a TCP address.
 #[derive(Clone, Debug)]
-pub(crate) struct TcpDoor {
+pub(crate) struct TcpConnector {
     /// The address, resolved once.
     pub(crate) address: SocketAddr,
     /// Its name.
     pub(crate) host: String,
 }
 
-impl Door for TcpDoor {
+impl Connector for TcpConnector {
     fn open(&self) -> Opening<'_> {
         Box::pin(async move {
             let stream = TcpStream::connect(self.address).await?;
@@ -96,8 +96,7 @@ impl Head {
     }
 }
 
-/// How long from now on, as seconds or as a date (RFC 9110, section 10.2.3); one that has passed is no time
-/// at all.
+/// How long from now on, as seconds or as a date (RFC 9110, section 10.2.3). A date in the past is zero.
 fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {
@@ -110,20 +109,20 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
 /// One line to the site, with a connection or without.
 #[derive(Debug)]
 pub(crate) struct Line {
-    door: Arc<dyn Door>,
+    connector: Arc<dyn Connector>,
     connection: Option<Connection>,
 }
 
 impl Line {
     /// A line that connects when it is used.
-    pub(crate) fn new(door: Arc<dyn Door>) -> Self {
-        Self { door, connection: None }
+    pub(crate) fn new(connector: Arc<dyn Connector>) -> Self {
+        Self { connector, connection: None }
     }
 
     /// Sends a request and gives the answer's body to `read` piece by piece.
     ///
-    /// A connection that the site closed while nothing was asked is no failure. The request is sent once more
-    /// over a new connection, as browsers do, if it wasn't sent, or may be repeated (GET) and got no byte.
+    /// If the site has closed an idle connection, the request goes over a new one, as browsers do it. The
+    /// exception is a request that was sent and may not be repeated: a POST, or a GET that got some bytes.
     ///
     /// # Errors
     /// If it can't connect, or the connection broke before the answer's last byte.
@@ -144,7 +143,7 @@ impl Line {
                 Err(failure) => return Err(failure.reason),
             }
         }
-        let mut connection = Connection::open(self.door.as_ref()).await?;
+        let mut connection = Connection::open(self.connector.as_ref()).await?;
         let head = connection.ask(message, read).await.map_err(|failure| failure.reason)?;
         self.connection = Some(connection);
         Ok(head)
@@ -157,7 +156,7 @@ impl Line {
     ) -> Result<http::Request<Full<Bytes>>, String> {
         let mut message = http::Request::builder()
             .uri(&request.path)
-            .header(header::HOST, self.door.host())
+            .header(header::HOST, self.connector.host())
             .header(header::USER_AGENT, "bookstore-browse")
             .header(header::ACCEPT, "text/html,image/*;q=0.9,*/*;q=0.8");
         if let Some(cookies) = cookies {
@@ -200,14 +199,14 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    async fn open(door: &dyn Door) -> Result<Self, String> {
-        let stream = door.open().await.map_err(|error| format!("connecting: {}", error.kind()))?;
+    async fn open(connector: &dyn Connector) -> Result<Self, String> {
+        let stream = connector.open().await.map_err(|error| format!("connecting: {}", error.kind()))?;
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(BUFFER)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| format!("connecting: {error}"))?;
-        // What becomes of it is told to the request that uses it.
+        // The request sees the connection's errors, so the task drops them.
         let driver = tokio::spawn(async move { drop(connection.await) }).abort_handle();
         Ok(Self { sender, driver })
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::{Door, Line};
+use super::connection::{Connector, Line};
 use super::visitor::Request;
 use crate::interaction::Interaction;
 
@@ -42,7 +42,7 @@ impl Images {
 /// The lines of one visit, the first of which is that of the pages, and the images that came over them.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    door: Arc<dyn Door>,
+    connector: Arc<dyn Connector>,
     lines: Vec<Line>,
     cache: HashSet<String>,
 }
@@ -56,14 +56,14 @@ struct Lane {
 
 impl Lines {
     /// Lines that connect when they are used.
-    pub(crate) fn new(door: Arc<dyn Door>) -> Self {
-        Self { door, lines: Vec::new(), cache: HashSet::new() }
+    pub(crate) fn new(connector: Arc<dyn Connector>) -> Self {
+        Self { connector, lines: Vec::new(), cache: HashSet::new() }
     }
 
     /// The line for pages.
     pub(crate) fn first(&mut self) -> &mut Line {
         if self.lines.is_empty() {
-            self.lines.push(Line::new(Arc::clone(&self.door)));
+            self.lines.push(Line::new(Arc::clone(&self.connector)));
         }
         &mut self.lines[0]
     }
@@ -80,7 +80,7 @@ impl Lines {
         let queue = Arc::new(Mutex::new(wanted));
         let mut fetching = JoinSet::new();
         let mut kept = free.split_off(lanes.min(free.len()));
-        free.resize_with(lanes, || Line::new(Arc::clone(&self.door)));
+        free.resize_with(lanes, || Line::new(Arc::clone(&self.connector)));
         for line in free {
             fetching.spawn(lane(line, Arc::clone(&queue), until));
         }

@@ -10,7 +10,7 @@ use bookstore::browse::{self, Load, Pace, Phase, Plan, Span, Summary};
 use bookstore::interaction::Interaction;
 use bookstore::mixes::Mix;
 use bookstore::names::{self, Scale};
-use shop::{Act, Seen, Shop, ShopDoor};
+use shop::{Act, Seen, Shop, ShopConnector};
 use tokio::time::Instant;
 
 const SCALE: Scale = Scale { items: 1_000, customers: 2_880 };
@@ -46,7 +46,7 @@ fn endless(mut plan: Plan) -> Plan {
 }
 
 async fn visit(plan: &Plan, shop: &Arc<Shop>) -> Summary {
-    browse::visit(plan, Arc::new(ShopDoor(Arc::clone(shop))), SCALE, 1).await
+    browse::visit(plan, Arc::new(ShopConnector(Arc::clone(shop))), SCALE, 1).await
 }
 
 fn by_connection(pages: Vec<Seen>) -> BTreeMap<usize, Vec<Seen>> {

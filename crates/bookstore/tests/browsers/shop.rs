@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bookstore::browse::{Door, Opening, Stream};
+use bookstore::browse::{Connector, Opening, Stream};
 use bookstore::interaction::Interaction;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
@@ -120,11 +120,11 @@ impl std::fmt::Debug for Shop {
     }
 }
 
-/// Its door.
+/// Its connector.
 #[derive(Clone, Debug)]
-pub(crate) struct ShopDoor(pub(crate) Arc<Shop>);
+pub(crate) struct ShopConnector(pub(crate) Arc<Shop>);
 
-impl Door for ShopDoor {
+impl Connector for ShopConnector {
     fn open(&self) -> Opening<'_> {
         Box::pin(async {
             let (ours, theirs) = tokio::io::duplex(16 * 1024);

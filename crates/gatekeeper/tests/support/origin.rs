@@ -1,5 +1,5 @@
 //! A site for tests of the gate for HTTP: answers that a test holds back and lets go, and a client that
-//! says what it is told to.
+//! sends given header fields.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -26,6 +26,7 @@ const SLOW: Duration = Duration::from_millis(25);
 
 /// A site. What is asked for below `/held` is answered once it is let go, what is below `/slow` after
 /// [`SLOW`], and so is what says in its query or body that it is `costly`; everything else at once.
+/// `/called/NAME` sets the field `x-gatekeeper-type: NAME`.
 #[derive(Clone)]
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
@@ -94,7 +95,7 @@ impl Origin {
         response
     }
 
-    /// From now on it answers with errors, or no longer.
+    /// Answers every request with 500 from now on, or normally again.
     pub(crate) fn set_ill(&self, is_ill: bool) {
         self.is_ill.store(is_ill, Ordering::Relaxed);
     }

@@ -20,7 +20,7 @@ pub(crate) enum Refusal {
     Replication,
     #[error("this gate takes connections with TLS only")]
     TlsRequired,
-    #[error("the client's certificate is {}, not user \"{user}\"'s", named(.name.as_deref()))]
+    #[error("the client's certificate {}, not user \"{user}\"'s", owner(.name.as_deref()))]
     CertificateName { name: Option<String>, user: String },
     #[error("the login is bound to a TLS channel that ends at the gate")]
     ChannelBinding,
@@ -65,13 +65,13 @@ pub(crate) enum Refusal {
     #[error("the gate is shutting down")]
     ShuttingDown,
     #[error("not allowed to use gatekeeper's console")]
-    NoVisitor,
+    ConsoleForbidden,
     #[error("too many visitors of gatekeeper's console")]
-    TooManyVisitors,
+    ConsoleFull,
 }
 
 impl Refusal {
-    /// What it counts as.
+    /// The cause under which a login that failed so is counted.
     pub(crate) fn cause(&self) -> Cause {
         match self {
             Self::TooManyClients(_) | Self::TooManyOf { .. } => Cause::Full,
@@ -93,7 +93,8 @@ impl Refusal {
             | Self::NoTurn(_)
             | Self::Join(_)
             | Self::TooManyFailures
-            | Self::AuthQueryBusy => "53300",
+            | Self::AuthQueryBusy
+            | Self::ConsoleFull => "53300",
             Self::Password(_) => "28P01",
             Self::Timeout => "57014",
             // Drivers that know several hosts try the next one.
@@ -104,9 +105,10 @@ impl Refusal {
             | Self::TrustRelay
             | Self::ServerLogin(_)
             | Self::AuthQuery(_)
-            | Self::NoVisitor => "28000",
-            Self::TlsRequired | Self::CertificateName { .. } | Self::ChannelBinding => "28000",
-            Self::TooManyVisitors => "53300",
+            | Self::ConsoleForbidden
+            | Self::TlsRequired
+            | Self::CertificateName { .. }
+            | Self::ChannelBinding => "28000",
         }
     }
 
@@ -114,8 +116,8 @@ impl Refusal {
     fn detail(&self) -> Option<String> {
         match self {
             Self::TrustRelay => Some(
-                "The server sees the gate's address, not yours, so that its rule for trusted addresses would let in \
-                 all who reach the gate."
+                "The server sees the gate's address, not yours. Its rule for trusted addresses would let in everybody \
+                 who reaches the gate."
                     .to_owned(),
             ),
             Self::ChannelBinding => Some(
@@ -163,7 +165,7 @@ impl Refusal {
                 "Have pg_hba.conf ask for scram-sha-256 from the gate's address, or set allow_trust_relay = true if only \
                  trusted machines can reach the gate."
             }
-            Self::NoVisitor => "Name the user in admin_users or stats_users of this gate.",
+            Self::ConsoleForbidden => "Name the user in admin_users or stats_users of this gate.",
             Self::TooManyFailures => {
                 "Correct the password and wait for a minute; login_failures_max of this gate is the bound."
             }
@@ -189,6 +191,22 @@ impl Refusal {
     }
 }
 
-fn named(name: Option<&str>) -> String {
-    name.map_or_else(|| "nobody's by name".to_owned(), |name| format!("\"{}\"'s", name.escape_debug()))
+fn owner(name: Option<&str>) -> String {
+    let nobody = || "has no common name and so is nobody's".to_owned();
+    name.map_or_else(nobody, |name| format!("is \"{}\"'s", name.escape_debug()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_another_user_or_of_nobody_is_refused_in_plain_words() {
+        let refused = |name: Option<&str>| {
+            Refusal::CertificateName { name: name.map(str::to_owned), user: "ann".to_owned() }.to_string()
+        };
+        assert_eq!(refused(Some("bob")), "the client's certificate is \"bob\"'s, not user \"ann\"'s");
+        let nobody = "the client's certificate has no common name and so is nobody's, not user \"ann\"'s";
+        assert_eq!(refused(None), nobody);
+    }
 }

@@ -33,8 +33,8 @@ impl Login<'_> {
                 }
             }
         }
-        let role = settings.console.role(&user).ok_or(Refusal::NoVisitor)?;
-        let place = self.shared.visitors.try_take().ok_or(Refusal::TooManyVisitors)?;
+        let role = settings.console.role(&user).ok_or(Refusal::ConsoleForbidden)?;
+        let place = self.shared.visitors.try_take().ok_or(Refusal::ConsoleFull)?;
         let application = parameter(parameters, "application_name").unwrap_or_default().to_owned();
         Ok(Visitor { user, application, role, place })
     }

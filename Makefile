@@ -1,6 +1,6 @@
 # The entry points. `make test` and `make demo` do their own set-up, on a fresh machine too.
 
-.PHONY: help demo release package try-package figures uplink proofs catalogue experiments test conformance conformance-psycopg lint bench fuzz setup
+.PHONY: help demo release package try-package figures uplink proofs catalogue experiments check test conformance conformance-psycopg lint bench fuzz setup
 
 help:
 	@echo 'make demo     a flash sale before a private PostgreSQL, and an overloaded site, with and without the gatekeeper (150 seconds once built)'
@@ -11,6 +11,7 @@ help:
 	@echo 'make uplink   response bytes on a simulated uplink: docs/results/figures (a few minutes)'
 	@echo 'make proofs   what the papers leave open, simulated: two pages of docs/results (two minutes)'
 	@echo 'make catalogue  every scenario of the catalogue, simulated: docs/results/catalogue.md (less than ten minutes)'
+	@echo 'make check    what to run after each change: formatting, clippy, unit tests, laws, rules of the house'
 	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in five languages, a site and real clients'
 	@echo 'make conformance  only the own suites of pgx and lib/pq, with what they print'
 	@echo 'make conformance-psycopg  psycopg'\''s, from a checkout: GATEKEEPER_PSYCOPG_SUITE says where'
@@ -88,6 +89,12 @@ SECONDS ?= 300
 
 fuzz:
 	scripts/fuzz $(SECONDS)
+
+# The units are those of `make test`, so that neither builds anew what the other has built.
+check:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked --quiet --lib --bins --test laws --test order --test tidy
 
 test: setup
 	cargo test --workspace --locked --no-fail-fast

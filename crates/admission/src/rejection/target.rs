@@ -36,9 +36,6 @@
 //! isn't refused if it lowers the mean: its own time and the delay of others are below T_ref (1 − d/ln 3),
 //! d above 0, so that wrong estimates can't miss the target for good. Nor is it while fewer are present.
 //!
-//! **Out of reach.** A target whose bound is below the number of requests that the service works on at once,
-//! for longer than the feedback takes to settle, is out of reach, and that is told.
-//!
 //! **Targets of types.** The requests of a type that has a target of its own are a group, and all others
 //! are one, held to the gate's target if it has one: a type's target takes the place of the gate's, the
 //! mean and the p95. Each group is held as above, with its own N, X, λ and D: first its own are refused.
@@ -57,9 +54,9 @@
 //!
 //! **Parameters** stand in `hold.rs` and `offered.rs`, each with its reason; the operator states a target.
 //!
-//! **When it fails.** A p95 below what an idle service takes refuses everybody but one. What varies for longer than the credit lasts looks like overload: up to 0.6 % are refused at a load of 0.7. A target of
-//! less than about five service times can't be held with a busy service at loads near 1. The mean may
-//! hide the price: under shortest first a long request waits for seconds within a mean of 150 ms. Where
+//! **When it fails.** A p95 below what an idle service takes refuses everybody but one. What varies for longer than the credit lasts looks like overload: up to 0.6 % are refused at a load of 0.7. A
+//! target of less than about five service times can't be held with a busy service at loads near 1. The mean
+//! may hide the price: under shortest first a long request waits for seconds within a mean of 150 ms. Where
 //! about as many requests are long as may be late, the p95 of a minute jumps between what the short ones
 //! take and what the long ones take; it is hardly ever far above the target, and mostly below. A type that
 //! is given a target while the service is overloaded begins with no drain rate of its own. It is let in too

@@ -54,13 +54,14 @@
 //!
 //! **Parameters** stand in `hold.rs` and `offered.rs`, each with its reason; the operator states a target.
 //!
-//! **When it fails.** A p95 below what an idle service takes refuses everybody but one. What varies for longer than the credit lasts looks like overload: up to 0.6 % are refused at a load of 0.7. A
-//! target of less than about five service times can't be held with a busy service at loads near 1. The mean
-//! may hide the price: under shortest first a long request waits for seconds within a mean of 150 ms. Where
-//! about as many requests are long as may be late, the p95 of a minute jumps between what the short ones
-//! take and what the long ones take; it is hardly ever far above the target, and mostly below. A type that
-//! is given a target while the service is overloaded begins with no drain rate of its own. It is let in too
-//! freely, or too little, for some seconds. A transaction whose client thinks is not present meanwhile.
+//! **When it fails.** A p95 below what an idle service takes refuses everybody but one. What varies for
+//! longer than the credit lasts looks like overload: up to 0.6 % are refused at a load of 0.7. A target of
+//! less than about five service times can't be held with a busy service at loads near 1. The mean may hide
+//! the price: under shortest first a long request waits for seconds within a mean of 150 ms. Where about as
+//! many requests are long as may be late, the p95 of a minute jumps between what the short ones take and
+//! what the long ones take; it is hardly ever far above the target, and mostly below. A type that is given
+//! a target while the service is overloaded begins with no drain rate of its own. It is let in too freely,
+//! or too little, for some seconds. A transaction whose client thinks is not present meanwhile.
 
 mod hold;
 mod model;

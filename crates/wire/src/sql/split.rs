@@ -10,7 +10,7 @@ use super::lexer::{Lexer, TokenKind};
 use super::observe::Observer;
 use super::statement::{Statement, empty};
 
-/// The statements of a text: at least one. A text without any yields one that is [`Kind::Empty`]; empty ones
+/// The statements of a text: at least one. A text without any yields one that is `Kind::Empty`; empty ones
 /// between others aren't mentioned.
 #[derive(Debug, Clone)]
 pub struct Statements<'a> {

@@ -49,8 +49,8 @@
 //!
 //! # What settings add
 //!
-//! **A target** (`rejection/target.rs`) bounds the number present, N = X · T with the target as T: who
-//! comes above that is refused. N is never below what the service works on at once.
+//! **A target** (`rejection/target.rs`) bounds the number present, N = X · T with the target as T: a request
+//! above that is refused. N is never below what the service works on at once.
 //!
 //! **Classes** (`classes.rs`) have queues of their own and take turns by weight, in work. Goals move the
 //! weights (`goals.rs`). Tenants share a class (`tenants.rs`).

@@ -96,7 +96,7 @@ async fn a_parameter_tells_the_cheap_from_the_costly_and_the_cheap_go_first() {
         assert!(!shown.contains(data), "{data} is nobody's business: {shown}");
     }
 
-    // All places are taken, and who comes first waits for longer than who is cheap.
+    // All places are taken, and the first costly request waits for longer than the cheap ones.
     until("all have ended", async || gate.status()["in_flight"] == 0).await;
     let mut held = JoinSet::new();
     let port = gate.port();

@@ -19,7 +19,7 @@ use maud::html;
 use super::failure::Failure;
 use super::layout;
 
-/// After how many seconds a visitor who was refused may try again.
+/// After how many seconds a refused visitor may try again.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
 impl IntoResponse for Failure {

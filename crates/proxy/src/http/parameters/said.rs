@@ -140,7 +140,7 @@ pub(super) fn is_value(value: &str) -> bool {
     (1..=VALUE_MAX).contains(&value.len()) && is_plain_name(value)
 }
 
-/// Whether the body behind these fields is JSON that can be read as it comes.
+/// Whether the body behind these fields is JSON and not encoded.
 pub(crate) fn is_json(fields: &HeaderMap) -> bool {
     let kind = fields.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();

@@ -291,11 +291,10 @@ fn held(scenario: &Scenario, capacity: Capacity, rejection: Rejection) -> (usize
 
 #[test]
 fn a_background_class_that_always_waits_says_nothing_of_the_capacity_or_of_a_target() {
-    let (alone, with) = (beside(1, 0.6, None), beside(1, 0.6, Some(8)));
+    let (alone, with) = (beside(4, 0.6, None), beside(4, 0.6, Some(8)));
     let auto = Capacity::Found(Controller::Auto);
     let [found, found_beside] = [&alone, &with].map(|scenario| held(scenario, auto, Rejection::Nobody).1);
-    println!("found without a backfill {found}, with one {found_beside}");
-    assert!(found_beside <= found + found / 4, "{found_beside} instead of {found}");
+    assert_eq!(found_beside, found, "the capacity beside a backfill and without one");
     // Far above what a page takes, and far below what a batch waits.
     let target = Rejection::Target(Targets::mean(Duration::from_millis(400)));
     let (refused, _) = held(&beside(1, 0.6, Some(200)), Capacity::Unlimited, target);

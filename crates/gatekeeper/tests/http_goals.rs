@@ -11,7 +11,7 @@ mod group;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -100,6 +100,26 @@ async fn goals_that_a_reload_reverses_are_kept_again_and_the_log_explains_each_m
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_class_whose_goal_is_a_throughput_gets_it_from_one_without_a_goal() {
+    let origin = Origin::start("site").await;
+    // By weights gold would have 16 of the 80 requests a second.
+    let gate = Gate::start(origin.address.port(), &lines("goal = \"40/s\"", "weight = 4"));
+    let crowd = Crowd::start(gate.port());
+    let told = |line: &str| line.contains("class gold raised ") && line.contains("/s under its goal 40/s");
+    until("gold gets more", async || gate.log().lines().any(told)).await;
+    let served = || of(&gate, "gold")["dispatched_total"].as_f64().expect("a number");
+    until("so many are served", async || {
+        let (before, begun) = (served(), Instant::now());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        served() - before >= 36.0 * begun.elapsed().as_secs_f64()
+    })
+    .await;
+    until("its goal is kept", async || of(&gate, "gold")["standing"] == "kept").await;
+    assert!(weight(&gate, "gold") > weight(&gate, "lead"), "{}", gate.status()["classes"]);
+    crowd.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn goals_that_cannot_be_met_together_are_told_and_the_more_important_class_keeps_its_own() {
     let origin = Origin::start("site").await;
     let goals = ("goal = \"170ms\"\nimportance = 2", "goal = \"170ms\"\nimportance = 1");
@@ -111,7 +131,10 @@ async fn goals_that_cannot_be_met_together_are_told_and_the_more_important_class
     let begun = Instant::now();
     let crowd = Crowd::start(gate.port());
     until("lead's goal is given up", async || of(&gate, "lead")["standing"] == "out of reach").await;
-    println!("told after {:.1} intervals", begun.elapsed().as_secs_f64() / 2.0);
+    // An interval is twenty ticks.
+    let intervals = begun.elapsed().as_secs_f64() / 2.0;
+    println!("told after {intervals:.1} intervals");
+    assert!(intervals <= 3.0, "{intervals:.1}");
     until("it is in the log", async || {
         gate.log().contains("which can't be met beside more important classes")
     })

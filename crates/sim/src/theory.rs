@@ -9,6 +9,7 @@
 //! | M/M/c | Erlang (1917) |
 //! | FIFO | Pollaczek (1930), Khinchine (1932) |
 //! | classes by priority, not interrupted | Cobham (1954); shortest first orders classes by their means |
+//! | classes by priority, interrupted and resumed | Miller (1960) |
 //! | shortest first | Phipps (1956) |
 //! | shortest first by estimates | Mitzenmacher (2020) |
 //! | shortest remaining | Schrage and Miller (1966) |
@@ -83,6 +84,20 @@ pub fn priority_waits(classes: &[Class]) -> Vec<f64> {
         over(residual, before * (1.0 - utilization).max(0.0))
     };
     classes.iter().map(wait).collect()
+}
+
+/// The mean response time of each class where the first interrupts the second, both the third and so on, and
+/// what was interrupted goes on later: S / (1 − σ before) + W0 / (1 − σ before)(1 − σ), σ being the
+/// utilization by it and those before it, W0 what is left of those.
+pub fn preemptive_responses(classes: &[Class]) -> Vec<f64> {
+    let (mut utilization, mut left) = (0.0, 0.0);
+    let response = |class: &Class| {
+        let before: f64 = 1.0 - utilization;
+        utilization += class.rate * class.mean;
+        left += residual(core::slice::from_ref(class));
+        over(class.mean, before) + over(left, before.max(0.0) * (1.0 - utilization).max(0.0))
+    };
+    classes.iter().map(response).collect()
 }
 
 /// What Σ ρᵢWᵢ is under every order that is work-conserving, doesn't interrupt, and doesn't look at sizes

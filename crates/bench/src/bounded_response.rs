@@ -20,11 +20,11 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::alternate::Display;
+use crate::blocking::blocking;
 use crate::files::write_figures;
 use crate::http::pages::{Arrivals, MEAN_WORK, Visits};
 use crate::http::{ClosedRun, Mix, Origin, closed};
 use crate::load::{Outcome, Record};
-use crate::process::blocking;
 use crate::stats::{mean, percentile};
 use crate::story;
 use crate::table::{Figures, paragraph, ratio, seconds};

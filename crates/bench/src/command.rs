@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use bench::Error;
 use bench::alternate::Display;
-use bench::database::Database;
 use bench::experiment::laboratory::Statements;
 use bench::experiment::part::Part;
 use bench::experiment::plan::{self, Form, Plan, Server};
@@ -20,6 +19,7 @@ use bench::experiment::visits::Visits;
 use bench::experiment::{machine, runner, verdict};
 use bench::table::Figures;
 use clap::{Args, Subcommand};
+use testbed::database::Database;
 
 /// Where plans are, below the directory that this is called in.
 const EXPERIMENTS: &str = "experiments";

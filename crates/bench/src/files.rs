@@ -14,7 +14,7 @@ use crate::Error;
 /// # Errors
 /// If the directory can't be made or written to.
 pub(crate) fn write_figures(figures: &impl Serialize, output: &Path, name: &str) -> Result<(), Error> {
-    let failed = |source| Error::Io { action: format!("writing to {}", output.display()), source };
+    let failed = |source| Error::io(format!("writing to {}", output.display()))(source);
     fs::create_dir_all(output).map_err(failed)?;
     let text = serde_json::to_string_pretty(figures).map_err(io::Error::from).map_err(failed)?;
     fs::write(output.join(format!("{name}.json")), text).map_err(failed)

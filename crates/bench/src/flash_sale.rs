@@ -27,11 +27,11 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
-use crate::database::Database;
 use crate::load::{ClosedOutcome, OpenRun, Schedule};
 use crate::shop;
 use crate::stats::percentile;
 use crate::table::{count, paragraph, seconds};
+use testbed::database::Database;
 
 use laboratory::{Laboratory, Measured, Variant};
 pub use report::{Report, RoundReport, Section, VariantReport};
@@ -69,7 +69,7 @@ pub struct FlashSaleOptions {
     pub seed: u64,
     /// The database that sells.
     pub database: Database,
-    /// The server's own processor, if it has one (see [`separate_processors`](crate::separate_processors)).
+    /// The server's own processor, if it has one (see [`separate_processors`](testbed::separate_processors)).
     pub server_cpu: Option<usize>,
     /// Where the plot and the figures go.
     pub output: PathBuf,

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
+use testbed::database::Upstream;
+use testbed::postgres::write_private;
+use testbed::process::{self, free_port};
 
 use crate::Error;
-use crate::database::Upstream;
-use crate::postgres::write_private;
-use crate::process::{self, free_port};
 
 /// How long the gatekeeper may take until its port accepts connections.
 const START_BOUND: Duration = Duration::from_secs(20);
@@ -122,7 +122,9 @@ impl Gatekeeper {
         let output = output.map_err(Error::io("starting gatekeeper"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(Error::Program { program: format!("gatekeeper {arguments}"), output: said });
+            return Err(
+                testbed::Error::Program { program: format!("gatekeeper {arguments}"), output: said }.into()
+            );
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -225,7 +227,8 @@ impl Gatekeeper {
                     // With the process gone its log ends; whatever it said is in it after this.
                     let _ = self.collector.take().map(JoinHandle::join);
                 }
-                Error::NotReady { server: "gatekeeper".to_owned(), problem, log: self.log_tail() }
+                testbed::Error::NotReady { server: "gatekeeper".to_owned(), problem, log: self.log_tail() }
+                    .into()
             },
         )
     }
@@ -239,7 +242,7 @@ impl Drop for Gatekeeper {
 
 /// The binary.
 fn find() -> Result<PathBuf, Error> {
-    process::find_binary("gatekeeper", BINARY_VARIABLE)
+    Ok(process::find_binary("gatekeeper", BINARY_VARIABLE)?)
 }
 
 /// How many requests the gate with this admin listener lets in at once; none if it doesn't find that

@@ -9,12 +9,13 @@
 
 use std::time::{Duration, Instant};
 
+use testbed::postgres::{PrivateServer, PrivateServerOptions};
+
 use crate::Error;
 use crate::alternate::Display;
+use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::{Client, Target};
-use crate::postgres::{PrivateServer, PrivateServerOptions};
-use crate::process::blocking;
 use crate::stats::percentile;
 use crate::table::{Figures, seconds};
 
@@ -108,7 +109,7 @@ pub async fn run(server_cpu: Option<usize>, display: &Display) -> Result<Vec<Hol
     for kind in [Kind::Sleeping, Kind::Computing] {
         display.now(kind.name());
         let options = PrivateServerOptions { cpu: server_cpu, ..PrivateServerOptions::default() };
-        let server = blocking(move || PrivateServer::start(&options)).await?;
+        let server = blocking(move || Ok(PrivateServer::start(&options)?)).await?;
         let upstream = server.port();
         let gatekeeper = blocking(move || Gatekeeper::start(upstream, &[])).await?;
         results.push(measure(kind, &server, &gatekeeper).await?);

@@ -28,7 +28,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use crate::Error;
-use crate::link::Namespace;
+use testbed::link::Namespace;
 
 /// Takes all that a gate has which lets one request in and one more wait: two requests for this path, of
 /// which the first never ends in time. As long as they are held everybody else is refused.

@@ -16,13 +16,13 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
+use crate::blocking::blocking;
 use crate::files::write_figures;
 use crate::gatekeeper::Gatekeeper;
 use crate::http::{
     Beyond, ClosedRun, HaProxy, HaProxyRole, Habits, Nginx, NginxRole, OpenRun, Request, closed, write_files,
 };
 use crate::load::Outcome;
-use crate::process::blocking;
 use crate::stats::{Rounds, percentile};
 use crate::table::{self, Figures, count, ratio, spread};
 use sim::plot::{Curve, Panel, Plot, Scale};

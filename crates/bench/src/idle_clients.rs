@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions};
+use testbed::process::resident_memory;
 
 use crate::Error;
 use crate::alternate::{Display, alternate};
+use crate::blocking::blocking;
 use crate::encryption::{Identity, Trust};
 use crate::gatekeeper::Gatekeeper;
 use crate::load::{Client, Target};
 use crate::pgbench::{self, Amount, Protocol, Run};
-use crate::postgres::{Authentication, PrivateServer, PrivateServerOptions};
-use crate::process::{blocking, resident_memory};
 use crate::stats::{Rounds, percentile};
 use crate::table::{count, paragraph, ratio, spread};
 

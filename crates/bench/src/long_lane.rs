@@ -19,15 +19,15 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
-use crate::database::Database;
+use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::{
     ConnectionPool, Draw, Mix, OpenRun, Progress, RequestType, Schedule, Target, Unit, run_closed,
 };
-use crate::process::blocking;
 use crate::shop;
 use crate::stats::{Rounds, Summary};
 use crate::table::{Figures, count, paragraph, ratio, seconds, spread};
+use testbed::database::Database;
 
 /// The mix: name, requests per thousand, and how long one takes alone.
 const TYPES: [(&str, f64, Duration); 5] = [

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bench::Error;
 use bench::alternate::Display;
-use bench::database::Database;
+use testbed::database::Database;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
 use bench::long_lane::{self, LongLaneOptions};
 use bench::{
@@ -402,7 +402,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Error> {
-    bench::raise_descriptor_limit();
+    testbed::raise_descriptor_limit();
     if let Experiment::Origin { port, address, worker } = arguments.experiment {
         http::origin::serve(address, port, &worker)?;
         return Ok(());
@@ -410,12 +410,12 @@ fn run(arguments: Arguments) -> Result<(), Error> {
     // Before the runtime starts its threads, so that they all keep off the server's processor. A rehearsal
     // measures nothing, and its gates are to have all processors.
     let rehearses = matches!(arguments.experiment, Experiment::Rehearse { .. });
-    let server_cpu = if rehearses { None } else { bench::separate_processors()? };
+    let server_cpu = if rehearses { None } else { testbed::separate_processors()? };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|source| Error::Io { action: "starting the runtime".to_owned(), source })?;
+        .map_err(|source| testbed::Error::Io { action: "starting the runtime".to_owned(), source })?;
     let text = runtime.block_on(async {
         // Whatever is dropped here stops its server and removes its files.
         tokio::select! {

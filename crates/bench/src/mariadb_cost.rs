@@ -8,19 +8,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use testbed::database::{Database, DatabaseServer};
+use testbed::mariadb::PrivateMariadb;
+use testbed::postgres::{PrivateServer, PrivateServerOptions};
+use testbed::proxysql::ProxySql;
 
 use crate::Error;
 use crate::alternate::{Display, alternate};
-use crate::database::{Database, DatabaseServer};
+use crate::blocking::blocking;
 use crate::files::write_figures;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::CpuMeter;
-use crate::mariadb::PrivateMariadb;
 use crate::pgbench::{self, Amount};
-use crate::postgres::{PrivateServer, PrivateServerOptions};
-use crate::process::blocking;
 use crate::proxy_cost::{Full, Options, POOL};
-use crate::proxysql::ProxySql;
 use crate::stats::Rounds;
 use crate::sysbench::{self, Protocol};
 use crate::table::{self, Figures, count, ratio, spread};

@@ -13,17 +13,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
+use testbed::confinement::{Bounds, Confinement, Share};
+use testbed::process::resident_memory;
 
 use crate::Error;
 use crate::alternate::Display;
-use crate::confinement::{Bounds, Confinement, Share};
+use crate::blocking::blocking;
 use crate::files::write_figures;
 use crate::gatekeeper::{Gatekeeper, left_unread};
 use crate::http::{
     Beyond, ClosedRun, Connections, Counted, Habits, Nginx, NginxRole, OpenRun, Request, closed, write_files,
 };
 use crate::load::Outcome;
-use crate::process::{blocking, resident_memory};
 use crate::stats::percentile;
 use crate::table::{Figures, count, paragraph, ratio};
 

@@ -4,8 +4,9 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use testbed::postgres::PrivateServer;
+
 use crate::Error;
-use crate::postgres::PrivateServer;
 use crate::stats::percentile;
 
 /// A way to send statements.
@@ -108,10 +109,10 @@ pub fn run(server: &PrivateServer, port: u16, run: &Run) -> Result<Outcome, Erro
     };
     let failed = number("number of failed transactions:").unwrap_or(0.0);
     let (Some(tps), Some(transactions)) = (number("tps ="), number("actually processed:")) else {
-        return Err(Error::Program { program: "pgbench".to_owned(), output: text });
+        return Err(testbed::Error::Program { program: "pgbench".to_owned(), output: text }.into());
     };
     if failed > 0.0 || transactions < 1.0 {
-        return Err(Error::Program { program: "pgbench".to_owned(), output: text });
+        return Err(testbed::Error::Program { program: "pgbench".to_owned(), output: text }.into());
     }
     Ok(Outcome { transactions: transactions as u64, tps, responses: responses(logs.path())? })
 }
@@ -129,7 +130,7 @@ fn output(mut command: Command) -> Result<String, Error> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::Program { program: "pgbench".to_owned(), output: said })
+    Err(testbed::Error::Program { program: "pgbench".to_owned(), output: said }.into())
 }
 
 /// The third column of pgbench's logs: microseconds from when a transaction was due to its end.

@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use testbed::pgbouncer::{PgBouncer, Prepared};
+use testbed::postgres::{PrivateServer, PrivateServerOptions};
 
 use crate::Error;
 use crate::alternate::{Display, alternate};
+use crate::blocking::blocking;
 use crate::files::write_figures;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::CpuMeter;
 use crate::pgbench::{self, Amount, Protocol, Run};
-use crate::pgbouncer::{PgBouncer, Prepared};
-use crate::postgres::{PrivateServer, PrivateServerOptions};
-use crate::process::blocking;
 use crate::stats::{Rounds, percentile};
 use crate::table::{self, Figures, count, ratio, spread};
 use sim::plot::{Curve, Panel, Plot, Scale};

@@ -11,14 +11,16 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use testbed::postgres::{PrivateServer, PrivateServerOptions};
+use testbed::process::allowed_cpus;
+
 use crate::Error;
 use crate::alternate::Display;
+use crate::blocking::blocking;
 use crate::encryption::Identity;
 use crate::gatekeeper::Gatekeeper;
 use crate::http::{ClosedRun, Nginx, NginxRole, closed, hold_up, write_files};
 use crate::pgbench::{self, Amount, Protocol, Run};
-use crate::postgres::{PrivateServer, PrivateServerOptions};
-use crate::process::{allowed_cpus, blocking};
 use crate::table::{Figures, count};
 
 /// Responses over HTTP, in bytes: one that fits into a buffer and one that doesn't.
@@ -205,9 +207,9 @@ fn h2load(url: &str, version: Version, requests: u64) -> Result<f64, Error> {
     };
     let output = command.arg(url).stdin(Stdio::null()).output().map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => {
-            Error::Missing("h2load isn't installed; scripts/setup h2load does that".to_owned())
+            testbed::Error::Missing("h2load isn't installed; scripts/setup h2load does that".to_owned())
         }
-        _ => Error::Io { action: "starting h2load".to_owned(), source },
+        _ => testbed::Error::Io { action: "starting h2load".to_owned(), source },
     })?;
     let said = String::from_utf8_lossy(&output.stdout);
     let succeeded = said.contains(&format!("status codes: {requests} 2xx"));
@@ -218,7 +220,7 @@ fn h2load(url: &str, version: Version, requests: u64) -> Result<f64, Error> {
         Some(rate) if output.status.success() && succeeded => Ok(rate),
         _ => {
             let output = format!("{said}{}", String::from_utf8_lossy(&output.stderr));
-            Err(Error::Program { program: "h2load".to_owned(), output })
+            Err(testbed::Error::Program { program: "h2load".to_owned(), output }.into())
         }
     }
 }

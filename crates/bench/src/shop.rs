@@ -12,10 +12,10 @@ mod mariadb;
 use std::time::{Duration, Instant};
 
 use crate::Error;
-use crate::database::{Database, DatabaseServer};
+use crate::blocking::blocking;
 use crate::load::{Client, Draw, Mix, RequestType, Statement, Unit};
-use crate::postgres::{Authentication, Durability, PrivateServerOptions};
-use crate::process::blocking;
+use testbed::database::{Database, DatabaseServer};
+use testbed::postgres::{Authentication, Durability, PrivateServerOptions};
 
 /// Articles in the shop.
 const ITEMS: i64 = 10_000;
@@ -83,7 +83,7 @@ pub async fn start_server(
         settings: SERVER_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
         ..PrivateServerOptions::default()
     };
-    blocking(move || DatabaseServer::start(database, &options)).await
+    blocking(move || Ok(DatabaseServer::start(database, &options)?)).await
 }
 
 /// Creates and fills the tables.

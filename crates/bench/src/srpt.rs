@@ -21,9 +21,9 @@ use sim::uplink::{Bytes, Digest, Download, Response, Served, poisson, read_trace
 
 use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
+use crate::blocking::blocking;
 use crate::http::OpenRuns;
 use crate::load::Outcome;
-use crate::process::blocking;
 use crate::table;
 
 pub use case::{BITS, By, Load, Setup, Variant, variants_called};

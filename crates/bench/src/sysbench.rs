@@ -3,8 +3,9 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use testbed::mariadb::PrivateMariadb;
+
 use crate::Error;
-use crate::mariadb::PrivateMariadb;
 
 /// Rows of its table, as many as pgbench's ten times 100,000 are bytes in the server's memory.
 const ROWS: u32 = 1_000_000;
@@ -65,7 +66,7 @@ pub fn run(
     command.arg(protocol.flag()).arg(format!("--threads={clients}"));
     command.arg(format!("--time={}", window.as_secs().max(1))).arg("run");
     let text = output(command)?;
-    outcome(&text).ok_or(Error::Program { program: "sysbench".to_owned(), output: text })
+    outcome(&text).ok_or(testbed::Error::Program { program: "sysbench".to_owned(), output: text }.into())
 }
 
 fn program(server: &PrivateMariadb, port: u16) -> Command {
@@ -80,16 +81,16 @@ fn program(server: &PrivateMariadb, port: u16) -> Command {
 fn output(mut command: Command) -> Result<String, Error> {
     let output = command.output().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
-            Error::Missing("sysbench was not found; install the package `sysbench`".to_owned())
+            testbed::Error::Missing("sysbench was not found; install the package `sysbench`".to_owned())
         }
-        _ => Error::io("starting sysbench")(error),
+        _ => testbed::Error::io("starting sysbench")(error),
     })?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(text);
     }
     // sysbench tells its errors on its standard output.
-    Err(Error::Program { program: "sysbench".to_owned(), output: text })
+    Err(testbed::Error::Program { program: "sysbench".to_owned(), output: text }.into())
 }
 
 /// Reads `transactions: 1234 (567.89 per sec.)`. `None` where there is none, or a transaction failed.

@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
+use testbed::browser::Page;
+use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions};
+use testbed::process::descendants;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::Error;
 use crate::alternate::{Display, alternate};
-use crate::browser::Page;
+use crate::blocking::blocking;
 use crate::gatekeeper::{self, Gatekeeper};
 use crate::load::{CpuMeter, Target};
-use crate::postgres::{Authentication, PrivateServer, PrivateServerOptions};
-use crate::process::{blocking, descendants};
 use crate::stats::{Rounds, percentile};
 use crate::table::{paragraph, spread};
 
@@ -156,7 +157,8 @@ async fn count(gate: u32, url: Option<String>, window: Duration) -> Result<(f64,
         if is_viewed {
             page.until("document.body.dataset.ready === 'yes'")?;
         }
-        page.quiet().map(|()| page)
+        page.quiet()?;
+        Ok(page)
     };
     let mut page = blocking(open).await?;
     sleep(window / 4).await;
@@ -165,7 +167,8 @@ async fn count(gate: u32, url: Option<String>, window: Duration) -> Result<(f64,
     let used = (of_gate.share() * 100.0, of_browser.share() * 100.0);
     if is_viewed {
         // Still there, and live.
-        blocking(move || page.until("document.querySelector('#link').textContent === 'live'")).await?;
+        let is_live = "document.querySelector('#link').textContent === 'live'";
+        blocking(move || Ok(page.until(is_live)?)).await?;
     }
     Ok(used)
 }

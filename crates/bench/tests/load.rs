@@ -10,9 +10,9 @@ use bench::load::{
     Connecting, ConnectionPool, Crowd, CrowdOutcome, Draw, Group, Mix, OpenOutcome, OpenRun, Outcome,
     Progress, RequestType, Schedule, Target, Unit, run_closed,
 };
-use bench::postgres::{PrivateServer, PrivateServerOptions};
 use bench::shop;
 use bench::stats::Summary;
+use testbed::postgres::{PrivateServer, PrivateServerOptions};
 
 fn server() -> PrivateServer {
     PrivateServer::start(&PrivateServerOptions::default()).unwrap()
@@ -116,7 +116,7 @@ async fn the_shop_takes_orders_and_is_restored_to_what_it_was() {
     let target = Target::parse(&server.dsn()).unwrap();
     let admin = target.connect().await.unwrap();
     shop::create(&admin).await.unwrap();
-    let mix = Arc::new(shop::mix(bench::database::Database::Postgres, 1_000).unwrap());
+    let mix = Arc::new(shop::mix(testbed::database::Database::Postgres, 1_000).unwrap());
     let outcome = run(&pool(&server, 4).await, &mix, Duration::from_secs(60)).await;
     assert!(outcome.records.iter().all(|record| record.outcome == Outcome::Completed));
     let orders = outcome.records.iter().filter(|record| record.request_type == shop::ORDER).count();

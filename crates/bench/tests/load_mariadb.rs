@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::database::{Database, DatabaseServer};
 use bench::load::{
     Client, Connecting, ConnectionPool, Crowd, Group, Mix, OpenOutcome, OpenRun, Outcome, Progress,
     RequestType, Schedule, Target, Unit,
 };
-use bench::postgres::PrivateServerOptions;
 use bench::shop;
+use testbed::database::{Database, DatabaseServer};
+use testbed::postgres::PrivateServerOptions;
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::load::{Connecting, Crowd, Group, Mix, Outcome, RequestType, Target, Unit};
-use bench::pgpool::PgPool;
-use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
+use testbed::pgpool::PgPool;
+use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 
 /// Six clients share two processes and their server connections, a request each at a time.
 #[tokio::test(flavor = "multi_thread")]

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use bench::postgres::PrivateServer;
 use support::{Answer, Browser, CUSTOMERS, NEWCOMER, Site, check, populate, server, until};
+use testbed::postgres::PrivateServer;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
 

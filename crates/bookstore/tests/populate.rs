@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use bench::postgres::PrivateServer;
 use bookstore::schema::Table;
 use support::{Site, check, populate, run, server, sizes};
+use testbed::postgres::PrivateServer;
 
 /// A number for each table that two tables share only if their rows are the same.
 fn checksums(server: &PrivateServer) -> Vec<String> {

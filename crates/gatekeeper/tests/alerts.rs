@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bench::postgres::{PrivateServer, Stop};
 use prometheus::{Prometheus, alerts};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use support::{Gate, server, session, until};
+use testbed::postgres::{PrivateServer, Stop};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
 

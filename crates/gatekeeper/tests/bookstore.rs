@@ -59,7 +59,7 @@ async fn a_bookstore_between_two_gates_is_served_right_and_both_know_its_pages()
     ])
     .await;
     let before_database = Gate::start(server.port(), &["connections = 4".to_owned()]);
-    let port = bench::postgres::free_port().expect("a free port").to_string();
+    let port = testbed::postgres::free_port().expect("a free port").to_string();
     let (through, listen) = (server.url_through(before_database.port()), format!("127.0.0.1:{port}"));
     let serving = tokio::spawn(async move {
         bookstore(&["serve", "--database", &through, "--listen", &listen, "--connection-timeout", "120s"])

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use bench::postgres::PrivateServer;
+use testbed::postgres::PrivateServer;
 
 use support::{Gate, server, until};
 

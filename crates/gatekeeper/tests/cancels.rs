@@ -4,10 +4,10 @@
 mod gate;
 mod support;
 
-use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 use gate::client::{Client, group, query, sync, synced};
 use gate::{DATABASE, Scene};
 use support::{Gate, postgresql_18};
+use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 
 #[test]
 fn a_running_statement_is_canceled_in_the_server() {

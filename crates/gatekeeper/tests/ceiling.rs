@@ -6,10 +6,10 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions, Stop};
 use gate::client::Client;
 use serde_json::Value;
 use support::Gate;
+use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions, Stop};
 
 /// How long a condition may take to hold. Only a hang takes so long.
 const BOUND: Duration = Duration::from_secs(60);

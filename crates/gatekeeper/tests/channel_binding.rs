@@ -10,13 +10,13 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use bench::postgres::{PrivateServer, PrivateServerOptions};
 use bytes::BytesMut;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 use rustls::{ClientConnection, StreamOwned};
 use support::Gate;
 use support::certificates::{Authority, Certificate};
 use support::raw::startup;
+use testbed::postgres::{PrivateServer, PrivateServerOptions};
 use wire::postgres::authentication::{SaslInitial, write_sasl_initial, write_sasl_response};
 use wire::postgres::backend::{Authentication, parse_authentication, parse_error};
 use wire::postgres::scram::{client_final, client_final_without_proof, parse_server_first};

@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use bench::postgres::PrivateServer;
 use suite::{Outcome, Runs, conforms, expected};
 use support::tests_directory;
+use testbed::postgres::PrivateServer;
 
 /// A driver's suite.
 struct Suite {

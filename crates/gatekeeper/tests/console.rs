@@ -62,7 +62,7 @@ fn psql(port: u16, (user, password): (&str, &str), database: &str, command: &str
 
 #[test]
 fn psql_sees_every_list_and_pgbouncers_columns() {
-    let server = bench::postgres::PrivateServer::start(&bench::postgres::PrivateServerOptions::default());
+    let server = testbed::postgres::PrivateServer::start(&testbed::postgres::PrivateServerOptions::default());
     let server = server.expect("PostgreSQL starts");
     server
         .psql("CREATE ROLE watcher LOGIN PASSWORD 'w'; CREATE ROLE stranger LOGIN PASSWORD 's'")

@@ -5,7 +5,7 @@
 
 mod support;
 
-use bench::postgres::free_port;
+use testbed::postgres::free_port;
 
 use support::certificates::Authority;
 use support::origin::{Origin, ask, send};

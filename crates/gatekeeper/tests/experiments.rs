@@ -8,7 +8,6 @@ use std::path::Path;
 
 use bench::Error;
 use bench::alternate::Display;
-use bench::database::Database;
 use bench::experiment::laboratory::Statements;
 use bench::experiment::part::Part;
 use bench::experiment::plan::{Load, Plan};
@@ -16,6 +15,7 @@ use bench::experiment::report::{self, Places, Shown};
 use bench::experiment::results::{Book, Opened, Otherwise, Results};
 use bench::experiment::runner;
 use bench::experiment::verdict::{self, Standing};
+use testbed::database::Database;
 
 /// Counters that some update and others look at; half a second for each cell. Rows in ascending order:
 /// nobody waits for a deadlock to be found.

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use bench::postgres::{Authentication, PrivateServerOptions};
+use testbed::postgres::{Authentication, PrivateServerOptions};
 
 use support::chance::Chance;
 use support::raw::{Raw, batch, message, parse_and_bind, query, startup, untagged};

@@ -10,7 +10,6 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use bench::postgres::free_port;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -19,6 +18,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use testbed::postgres::free_port;
 use tokio::net::TcpListener;
 use tokio::task::{JoinSet, spawn_blocking};
 

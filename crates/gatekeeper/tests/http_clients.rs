@@ -13,10 +13,10 @@ mod support;
 use std::path::PathBuf;
 use std::process::Command;
 
-use bench::postgres::free_port;
 use support::certificates::Authority;
 use support::server_of_go::Server;
 use support::{Gate, direct, run_to_its_end, target_directory, tests_directory, until};
+use testbed::postgres::free_port;
 
 /// Few, so that clients wait for one another.
 const CONNECTIONS: u32 = 4;

@@ -8,7 +8,7 @@ mod support;
 use std::net::TcpListener;
 use std::process::Command;
 
-use bench::postgres::{PrivateServer, PrivateServerOptions, Stop, free_port};
+use testbed::postgres::{PrivateServer, PrivateServerOptions, Stop, free_port};
 use tokio_postgres::NoTls;
 
 use support::origin::{Origin, ask};

@@ -158,7 +158,7 @@ fn an_upgrade_moves_the_service_to_the_successor_or_says_why_it_does_not() {
 fn on_sockets_of_the_service_manager_clients_are_served_also_after_an_upgrade() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let [config, admin] = ["gatekeeper.toml", "admin.sock"].map(|name| directory.path().join(name));
-    let free = || bench::postgres::free_port().expect("a port");
+    let free = || testbed::postgres::free_port().expect("a port");
     let (port, network, nobody) = (free(), free(), free());
     let gate = format!(
         "[admin]\nlisten = \"127.0.0.1:{network}\"\nsocket = \"{}\"\n[[gate]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:{port}\"\nupstream = \"127.0.0.1:1\"\n",

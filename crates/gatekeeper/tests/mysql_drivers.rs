@@ -20,10 +20,10 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use bench::mariadb::PrivateMariadb;
 use bytes::BytesMut;
 use support::certificates::Authority;
 use support::{CONNECTIONS, Gate, run_to_its_end, tests_directory};
+use testbed::mariadb::PrivateMariadb;
 use wire::mysql::capabilities::Capabilities;
 use wire::mysql::codec::Sequence;
 use wire::mysql::handshake::write_tls_request;

@@ -10,9 +10,9 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use bench::postgres::Stop;
 use support::origin::{Origin, ask};
 use support::{Gate, server, session, until};
+use testbed::postgres::Stop;
 
 fn gatekeeper(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
@@ -363,7 +363,7 @@ async fn in_an_emergency_everything_passes_until_the_gate_is_told_to_decide_agai
 async fn over_http_everything_runs_at_once_in_an_emergency() {
     let origin = Origin::start("site").await;
     let start = |mode: &str| {
-        let port = bench::postgres::free_port().expect("a free port");
+        let port = testbed::postgres::free_port().expect("a free port");
         let settings = ["protocol = \"http\"", "connections = 1", mode].map(str::to_owned);
         let gate = Gate::start_between(&format!("127.0.0.1:{port}"), &origin.address.to_string(), &settings);
         (gate, port)

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bench::database::Database;
 use bench::load::{ConnectionPool, Target, run_closed};
-use bench::postgres::{PrivateServer, free_port};
 use bench::shop;
 use browser::Page;
 use support::{Gate, server, session, target_directory, until};
+use testbed::database::Database;
+use testbed::postgres::{PrivateServer, free_port};
 use tokio_postgres::Client;
 
 /// The most that the page may be, without what its stream tells, in bytes.

@@ -12,11 +12,11 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use bench::postgres::free_port;
 use prometheus::{Prometheus, alerts, packaging};
 use serde_json::Value;
 use support::origin::{Origin, ask};
 use support::{Gate, server, session, until};
+use testbed::postgres::free_port;
 
 fn board() -> Value {
     let text = std::fs::read_to_string(packaging("grafana/gatekeeper.json")).expect("the board is there");

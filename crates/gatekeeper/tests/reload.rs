@@ -9,7 +9,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bench::postgres::PrivateServer;
+use testbed::postgres::PrivateServer;
 use tokio_postgres::Client;
 
 use support::{Gate, server, session, until};

@@ -7,8 +7,8 @@ mod support;
 
 use std::sync::Arc;
 
-use bench::postgres::PrivateServer;
 use serde_json::Value;
+use testbed::postgres::PrivateServer;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::DbError;
 use tokio_postgres::{Client, Error, NoTls};

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bench::postgres::PrivateServer;
 use support::{Gate, server, session};
 use terminal::Terminal;
+use testbed::postgres::PrivateServer;
 use tokio::task::JoinSet;
 
 /// A name that would set the window's title, clear the screen, and turn what follows around.

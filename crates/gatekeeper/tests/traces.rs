@@ -117,7 +117,7 @@ async fn requests_without_a_trace_begin_one_and_a_collector_that_is_down_holds_n
     let passed = told.field("traceparent").map(|passed| format!("traceparent: {passed}"));
     assert_eq!(passed, Some(parent), "one that isn't recorded passes as it came");
 
-    let nobody = bench::postgres::free_port().unwrap();
+    let nobody = testbed::postgres::free_port().unwrap();
     gate.reconfigure(&["protocol = \"http\"".to_owned(), format!("otlp = \"http://127.0.0.1:{nobody}\"")]);
     gate.signal("HUP");
     until("it is told once", async || {

@@ -11,9 +11,9 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use bench::link::{Link, Properties, SERVER};
-use bench::postgres::free_port;
 use support::until;
+use testbed::link::{Link, Properties, SERVER};
+use testbed::postgres::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LARGE: usize = 1_000_000;

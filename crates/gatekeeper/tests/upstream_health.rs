@@ -8,8 +8,8 @@ mod support;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 
-use bench::mariadb::PrivateMariadb;
-use bench::postgres::{PrivateServer, PrivateServerOptions, Stop, free_port};
+use testbed::mariadb::PrivateMariadb;
+use testbed::postgres::{PrivateServer, PrivateServerOptions, Stop, free_port};
 
 use support::{Gate, until};
 

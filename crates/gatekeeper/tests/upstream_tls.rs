@@ -7,9 +7,9 @@ mod support;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bench::postgres::{PrivateServer, PrivateServerOptions};
 use support::certificates::{Authority, Certificate};
 use support::{Gate, Stack};
+use testbed::postgres::{PrivateServer, PrivateServerOptions};
 
 /// A server that speaks TLS (or doesn't), with more lines for pg_hba.conf.
 fn server(authority: &Authority, certificate: Option<&Certificate>, rules: &[&str]) -> PrivateServer {
@@ -41,7 +41,7 @@ struct Front {
 
 impl Front {
     fn new(server: &PrivateServer, host: &str, lines: &[String]) -> Self {
-        let port = bench::postgres::free_port().unwrap();
+        let port = testbed::postgres::free_port().unwrap();
         let gate = Gate::start_between(
             &format!("127.0.0.1:{port}"),
             &format!("{host}:{}", server.port()),

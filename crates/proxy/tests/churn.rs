@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use admission::{Cost, LongLimit, Order, Policy, Work};
-use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 use proxy::Address;
 use proxy::gate::Driver;
 use proxy::postgres::{Bound, PoolSnapshot, Pooling, Settings, Status};
 use proxy::shutdown::{Trigger, shutdown};
+use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};

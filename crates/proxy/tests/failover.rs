@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use admission::{Cost, Duration as PolicyDuration, Order, Policy};
-use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 use proxy::gate::Driver;
 use proxy::postgres::{Bound, Settings, Status};
 use proxy::shutdown::{Trigger, shutdown};
 use proxy::{Address, Lookup};
+use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 use tokio::time::{Instant, sleep};
 use tokio_postgres::{Client, NoTls};
 
@@ -138,7 +138,7 @@ async fn a_resolver_that_fails_and_an_answer_that_grows_move_nobody() {
     world.means(&[]);
     // A login while the resolver fails goes to the last address known.
     assert_eq!(server_of(&world.client().await).await.unwrap(), first);
-    let dead = SocketAddr::from(([127, 0, 0, 1], bench::postgres::free_port().unwrap()));
+    let dead = SocketAddr::from(([127, 0, 0, 1], testbed::postgres::free_port().unwrap()));
     world.means(&[dead, address_of(&world.servers[0]), address_of(&world.servers[1])]);
     assert_eq!(server_of(&world.client().await).await.unwrap(), first, "every address is tried in its turn");
     assert_eq!(server_of(&client).await.unwrap(), first);

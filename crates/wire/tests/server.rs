@@ -12,8 +12,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 use bytes::BytesMut;
+use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 use wire::postgres::{backend, codec, frontend, startup};
 use wire::sql::lexer::{Lexer, TokenKind};
 use wire::sql::{Dialect, Kind, statements};

@@ -9,10 +9,10 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use crate::Error;
+use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
 use crate::http::{Beyond, Habits, OpenRun, OpenRuns, Origin, Request};
 use crate::load::Record;
-use crate::process::blocking;
 
 /// The most connections of all clients together.
 const CONNECTIONS_MAX: usize = 8_000;

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sim::goals::{Experiment, Published, Resource, Seen, TICK, experiments, split};
+use testbed::confinement::Confinement;
 
 use super::Options;
 use super::figure::{Figure, Look, in_a_line, plot, report, seen, sleep_until};
 use super::laboratory::{Drawn, Stream, lines};
 use crate::Error;
 use crate::alternate::Display;
-use crate::confinement::Confinement;
 use crate::gatekeeper::{Gatekeeper, admin_json};
 use crate::http::Origin;
 

@@ -11,9 +11,10 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use testbed::process::{family, is_gone};
 
 use crate::Error;
-use crate::process::{blocking, family, is_gone};
+use crate::blocking::blocking;
 
 /// Time between two counts of the processes.
 const EVERY: Duration = Duration::from_secs(1);

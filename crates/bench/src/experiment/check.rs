@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use testbed::database::Database;
+
 use super::busy;
 use super::complaint::{Complaints, Judge, nearest};
 use super::offline;
@@ -14,7 +16,6 @@ use super::plan::{
 use super::schedule::{self, MIXES};
 use super::words::Reference;
 use super::yardstick;
-use crate::database::Database;
 use crate::load::{REFUSED, VALUES_MAX};
 use crate::shop;
 

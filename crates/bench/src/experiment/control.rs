@@ -1,14 +1,15 @@
 //! What stands before the server: nothing, PgBouncer, pgpool-II, a gate. Started for each cell anew, so that
 //! cells don't depend on one another: a gate knows nothing when its warm-up begins.
 
+use testbed::database::DatabaseServer;
+use testbed::pgbouncer::{PgBouncer, Prepared};
+use testbed::pgpool::PgPool;
+use testbed::postgres::PrivateServer;
+
 use super::plan::{Connect, OPEN_DIRECT, OPEN_PROXIED, POOL, Plan};
 use crate::Error;
-use crate::database::DatabaseServer;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::Target;
-use crate::pgbouncer::{PgBouncer, Prepared};
-use crate::pgpool::PgPool;
-use crate::postgres::PrivateServer;
 
 /// Clients that PgBouncer and pgpool-II have room for beside the experiment's.
 const ROOM: u32 = 100;

@@ -3,6 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use testbed::confinement::{Bounds, Confinement, ENVIRONMENT, Share};
+use testbed::database::DatabaseServer;
+use testbed::postgres::{Authentication, Durability, PrivateServerOptions};
+use testbed::process::allowed_cpus;
+use testbed::{pgbouncer, pgpool};
 use tokio::task::JoinHandle;
 
 use super::cell::{Cell, Figures, Measured, Population, queued_in_client};
@@ -14,15 +19,12 @@ use super::plan::{
     Bystanders, Connect, Form, Load, Plan, Request, Server, Show, Tables, Unit as RequestUnit,
 };
 use super::runner::Laboratory;
-use crate::confinement::{Bounds, Confinement, ENVIRONMENT, Share};
-use crate::database::DatabaseServer;
+use crate::blocking::blocking;
 use crate::load::{
     Client, Connecting, ConnectionPool, Crowd, CrowdOutcome, Draw, Group, Mix, OpenRun, Progress,
     RequestType, Schedule, Served, Target, Unit,
 };
-use crate::postgres::{Authentication, Durability, PrivateServerOptions};
-use crate::process::{allowed_cpus, blocking};
-use crate::{Error, gatekeeper, pgbouncer, pgpool, shop};
+use crate::{Error, gatekeeper, shop};
 
 /// Server connections beyond the clients' own: logins on their way through a gate, and ours.
 const SPARE_CONNECTIONS: usize = 150;
@@ -75,7 +77,7 @@ impl Statements {
     /// If something doesn't start, a statement of the plan is wrong, or its memory can't be bounded here.
     pub async fn set_up(plan: &Plan, form: &Form, server_cpu: Option<usize>) -> Result<Self, Error> {
         let (database, options) = (plan.server.database, options(plan, form, server_cpu));
-        let server = blocking(move || DatabaseServer::start(database, &options)).await?;
+        let server = blocking(move || Ok(DatabaseServer::start(database, &options)?)).await?;
         let admin = Target::parse(&server.url())?.connect().await?;
         if plan.workload.tables == Tables::Shop {
             shop::create(&admin).await?;
@@ -325,7 +327,7 @@ pub(super) fn figures(outcome: &CrowdOutcome, crowd: &Crowd) -> Vec<Figures> {
 pub(super) fn confine(server: &DatabaseServer, bounds: &Server) -> Result<Option<Confinement>, Error> {
     let processor = bounds.processors.map(|part| Share { part, period: SERVER_PERIOD });
     let bounds = Bounds { memory: bounds.memory.map(|most| most.0), processor };
-    Confinement::hold(&server.processes(), &bounds)
+    Ok(Confinement::hold(&server.processes(), &bounds)?)
 }
 
 /// The server of a plan, for the connections of its own clients.

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::pages;
+use crate::blocking::blocking;
 use crate::gatekeeper::admin_page;
-use crate::process::blocking;
 
 /// Time between two looks of a curve.
 const EVERY: Duration = Duration::from_millis(500);
@@ -229,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_gate_that_does_not_answer_teaches_nothing() {
-        let port = crate::process::free_port().unwrap();
+        let port = testbed::process::free_port().unwrap();
         let window = Duration::from_millis(10);
         assert_eq!(watch(port, Instant::now(), window, Looks::AllAlong).await, []);
     }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use crate::database::Database;
+use testbed::database::Database;
 
 /// The machine and the programs.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]

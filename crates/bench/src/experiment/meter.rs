@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 use super::anatomy::{self, Anatomy};
 use super::cell::Measured;
 use super::learned::{self, LearnedPage, Looks};
+use crate::blocking::blocking;
 use crate::load::{CpuMeter, FamilyMeter, ProcessorMeter, SpeedMeter};
-use crate::process::blocking;
 use crate::{Error, gatekeeper};
 
 /// How often within the window it is looked how much a gate has in flight.

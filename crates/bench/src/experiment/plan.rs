@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use testbed::database::Database;
 
 use super::check;
 use super::complaint::Complaints;
@@ -13,7 +14,6 @@ use super::offline::{CapacitySearch, Idle};
 use super::schedule::Phase;
 use super::words::{Drawn, Memory, Reference, Time};
 use crate::Error;
-use crate::database::Database;
 
 mod goals;
 pub(super) mod takes;

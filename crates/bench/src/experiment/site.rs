@@ -7,14 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use testbed::database::DatabaseServer;
+use testbed::process::{self, free_port};
 
 use super::control::{self, Control};
 use super::plan::{Place, Plan, Site};
 use crate::Error;
-use crate::database::DatabaseServer;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::Target;
-use crate::process::{self, free_port};
 
 /// How long the site may take until its port accepts connections.
 const START_BOUND: Duration = Duration::from_secs(20);
@@ -132,7 +132,7 @@ fn serve<const N: usize>(
     process::wait_until_ready(&mut serving.child, START_BOUND, || process::accepts(port)).map_err(
         |problem| {
             let log = process::log_tail(&serving.log);
-            Error::NotReady { server: "the bookstore".to_owned(), problem, log }
+            testbed::Error::NotReady { server: "the bookstore".to_owned(), problem, log }
         },
     )?;
     Ok(serving)

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde::Deserialize;
 use tempfile::TempDir;
+use testbed::confinement::Confinement;
+use testbed::database::DatabaseServer;
+use testbed::process::{self, allowed_cpus, find_binary};
 
 use super::cell::{Cell, ErrandFigures, Figures, Measured, TypeFigures};
 use super::laboratory::{self, confine, machine, options};
@@ -24,10 +27,8 @@ use super::plan::{Audit, Form, Load, Place, Plan, Show, Site};
 use super::runner::Laboratory;
 use super::schedule::{self, Moment};
 use super::site::OpenSite;
-use crate::confinement::Confinement;
-use crate::database::DatabaseServer;
+use crate::blocking::blocking;
 use crate::load::{self, Client, Connecting, Target};
-use crate::process::{self, allowed_cpus, blocking, find_binary};
 use crate::{Error, shop};
 
 /// The environment variable that names the bookstore's binary.
@@ -82,7 +83,7 @@ impl Visits {
     ) -> Result<Self, Error> {
         let bookstore = find_binary("bookstore", BINARY_VARIABLE)?;
         let (database, options) = (plan.server.database, options(plan, form, server_cpu));
-        let server = blocking(move || DatabaseServer::start(database, &options)).await?;
+        let server = blocking(move || Ok(DatabaseServer::start(database, &options)?)).await?;
         let mut fill = Command::new(&bookstore);
         fill.args(["populate", "--no-images", "--quiet", "--database"]).arg(server.url());
         let browsers = form.filled_for.unwrap_or(site.browsers);
@@ -227,7 +228,7 @@ impl Visits {
         let used = used(Some(meters)).await?;
         if !has_told(ended, &told) {
             let output = process::log_tail(&told.with_extension("log"));
-            return Err(Error::Program { program: "bookstore browse".to_owned(), output });
+            return Err(testbed::Error::Program { program: "bookstore browse".to_owned(), output }.into());
         }
         let text = fs::read_to_string(&told).map_err(Error::io("reading what the browsers tell"))?;
         let told: Told = serde_json::from_str(&text)
@@ -353,7 +354,11 @@ fn succeed(command: &mut Command, program: &str) -> Result<(), Error> {
         return Ok(());
     }
     let text = [output.stdout, output.stderr].concat();
-    Err(Error::Program { program: program.to_owned(), output: String::from_utf8_lossy(&text).into_owned() })
+    Err(testbed::Error::Program {
+        program: program.to_owned(),
+        output: String::from_utf8_lossy(&text).into_owned(),
+    }
+    .into())
 }
 
 /// How long a visit lasts on average, before it is scaled; `None`: as long as the specification says.

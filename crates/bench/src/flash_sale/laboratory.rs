@@ -4,16 +4,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use testbed::database::DatabaseServer;
+
 use super::{Compare, FlashSaleOptions};
 use crate::Error;
 use crate::alternate::Display;
-use crate::database::DatabaseServer;
+use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::{
     Client, ClosedOutcome, ConnectionPool, CpuMeter, FamilyMeter, Mix, OpenOutcome, OpenRun, ProcessorMeter,
     Progress, Target, run_closed,
 };
-use crate::process::blocking;
 use crate::shop;
 use crate::stats::Summary;
 use crate::table::count;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+use testbed::database::Database;
 
 use super::FlashSaleOptions;
 use super::laboratory::{Laboratory, Measured};
-use crate::database::Database;
 use crate::load::ClosedOutcome;
 use crate::shop;
 use crate::stats::{Curves, Rounds, Summary};

@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use testbed::process::free_port;
+
 use super::server::Server;
 use crate::Error;
-use crate::process::free_port;
 
 /// Memory of Java's virtual machine; its default is a quarter of the computer's.
 const JAVA: [&str; 4] = [
@@ -59,12 +60,13 @@ impl Library {
             .map(|directory| directory.join(&place))
             .find(|path| path.exists())
             .ok_or_else(|| {
-                Error::Missing(format!(
+                testbed::Error::Missing(format!(
                     "the peer {} is not built ({} is not beside {}); run `scripts/setup peers`",
                     self.name(),
                     place.display(),
                     own.display()
                 ))
+                .into()
             })
     }
 

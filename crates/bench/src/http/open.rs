@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use testbed::link::Namespace;
+use testbed::pacer::Pacer;
 use tokio::sync::Semaphore;
 
 use super::connection::{Connection, Head};
 use super::on_one_thread;
 use crate::Error;
-use crate::link::Namespace;
 use crate::load::{CpuMeter, Outcome, Record};
-use crate::pacer::Pacer;
 
 /// Time between the call and the first arrival.
 const LEAD: Duration = Duration::from_millis(50);
@@ -309,7 +309,7 @@ mod tests {
 
     use super::*;
     use crate::http::origin;
-    use crate::process::{accepts, free_port};
+    use testbed::process::{accepts, free_port};
 
     /// A client that sends these paths at once over one connection at a time.
     fn one_by_one(port: u16, paths: &[String], habits: Habits, patience: Duration) -> OpenRun {

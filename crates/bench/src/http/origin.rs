@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
+use testbed::process::{self, free_port, spawn_pinned};
 
 use crate::Error;
-use crate::process::{self, free_port, spawn_pinned};
 
 /// The most connections served at once; others wait to be accepted, as with any server that has a bound.
 pub const CONNECTIONS_MAX: usize = 600;
@@ -67,7 +67,11 @@ impl Origin {
         let child = spawn_pinned(command.stdin(Stdio::null()).stdout(Stdio::null()), cpu)?;
         let mut origin = Self { child, port };
         process::wait_until_ready(&mut origin.child, START_BOUND, || process::accepts(port)).map_err(
-            |problem| Error::NotReady { server: "the origin".to_owned(), problem, log: String::new() },
+            |problem| testbed::Error::NotReady {
+                server: "the origin".to_owned(),
+                problem,
+                log: String::new(),
+            },
         )?;
         Ok(origin)
     }

@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep_until};
 use super::open::OpenRuns;
 use super::{Beyond, Habits, OpenRun, Origin, Request};
 use crate::Error;
+use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::ARRIVALS_MAX;
-use crate::process::blocking;
 
 /// The most connections of all clients together.
 const CONNECTIONS_MAX: usize = 6_000;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
+use testbed::process::{self, family, spawn_pinned};
 
 use crate::Error;
-use crate::process::{self, family, spawn_pinned};
 
 /// How long it may take until its port accepts connections.
 const START_BOUND: Duration = Duration::from_secs(20);
@@ -49,7 +49,11 @@ impl Server {
         let child = spawn_pinned(command, cpu)?;
         let mut server = Self { child, port, version, _directory: directory };
         process::wait_until_ready(&mut server.child, START_BOUND, || process::accepts(port)).map_err(
-            |problem| Error::NotReady { server: name.to_owned(), problem, log: process::log_tail(&log) },
+            |problem| testbed::Error::NotReady {
+                server: name.to_owned(),
+                problem,
+                log: process::log_tail(&log),
+            },
         )?;
         Ok(server)
     }

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use testbed::process::free_port;
+
 use super::server::Server;
 use crate::Error;
 use crate::encryption::Identity;
-use crate::process::free_port;
 
 /// Directories where system programs are that a user's path leaves out.
 const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -230,9 +231,10 @@ fn find(name: &str) -> Result<PathBuf, Error> {
         .map(|directory| directory.join(name))
         .find(|path| path.is_file())
         .ok_or_else(|| {
-            Error::Missing(format!(
+            testbed::Error::Missing(format!(
                 "{name} is not installed; install Debian's package {name}, or run `scripts/setup web-proxies`"
             ))
+            .into()
         })
 }
 

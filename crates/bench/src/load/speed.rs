@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::process::pin_to_cpus;
+use testbed::process::pin_to_cpus;
 
 /// How often it is looked.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_processor_has_a_speed_once_it_was_looked() {
-        let cpu = crate::process::allowed_cpus()[0];
+        let cpu = testbed::process::allowed_cpus()[0];
         let meter = SpeedMeter::start(cpu);
         // A bound that only a hang reaches, or a thread that couldn't be pinned.
         let bound = Instant::now() + Duration::from_secs(60);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::process::family;
+use testbed::process::family;
 
 /// So often it is looked at most, where children end all the time.
 const LOOKS: u32 = 3;

@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::{BUSY_CLIENTS, Options, busy};
 use crate::Error;
 use crate::alternate::Display;
+use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
 use crate::http::{HaProxy, HaProxyRole, Nginx, Origin, closed, hold_up, knock};
-use crate::process::blocking;
 use crate::stats::Rounds;
 use crate::table::{ratio, spread};
 

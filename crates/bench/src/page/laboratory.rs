@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use testbed::browser::Page;
+use testbed::link::{Link, Properties, SERVER};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -15,12 +17,10 @@ use tokio::time::sleep;
 use super::Painted;
 use super::site::{self, DOCUMENT, DOWNLOAD, FILES};
 use crate::Error;
-use crate::browser::Page;
+use crate::blocking::blocking;
 use crate::encryption::{Identity, Trust};
 use crate::gatekeeper::Gatekeeper;
 use crate::http::{Nginx, NginxRole, on_one_thread};
-use crate::link::{Link, Properties, SERVER};
-use crate::process::blocking;
 
 const LINK: Properties = Properties { bits: 10_000_000, queue: 100, segment: 1_460, wan: None };
 /// The size of the browser's window, in pixels.
@@ -72,7 +72,7 @@ impl Testbed {
         site::write(files.path())?;
         let (identity, link) = (Identity::new()?, Link::new(LINK)?);
         let role = NginxRole::Files(files.path().to_owned());
-        let (origin, nginx, gate) = link.server().inside(|| {
+        let start = || -> Result<_, Error> {
             if variant == Variant::Direct {
                 return Ok((Nginx::start_secured(&role, &identity, None)?, None, None));
             }
@@ -86,7 +86,8 @@ impl Testbed {
             keys.extend([("uplink", "\"10Mbit\""), ("egress", "\"srpt\"")]);
             let gate = Gatekeeper::start_http_on(Ipv4Addr::UNSPECIFIED, origin.port(), &keys, None)?;
             Ok((origin, None, Some(gate)))
-        })?;
+        };
+        let (origin, nginx, gate) = link.server().inside(|| Ok(start()))??;
         Ok(Self { gate, nginx, origin, link, identity, _files: files })
     }
 

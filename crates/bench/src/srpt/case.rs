@@ -7,7 +7,7 @@ use std::time::Duration;
 use admission::{Cutoffs, EgressOrder, EgressPolicy};
 use sim::uplink::{Demand, Digest, Download, Phases, Plain, Queue, Tcp, plain, serve};
 
-use crate::wan::Wan;
+use testbed::wan::Wan;
 
 /// Bits per second of the link.
 pub const BITS: u64 = 10_000_000;

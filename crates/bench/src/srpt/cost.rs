@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
+use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
 use crate::http::{ClosedRun, Nginx, NginxRole, closed, write_files};
-use crate::process::blocking;
 use crate::stats::Rounds;
 
 /// Sizes of responses, in bytes.

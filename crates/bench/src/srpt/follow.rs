@@ -11,7 +11,7 @@ use super::case::{self, BITS, Load, Setup};
 use super::laboratory::Testbed;
 use crate::Error;
 use crate::alternate::Display;
-use crate::process::blocking;
+use crate::blocking::blocking;
 
 /// A little more than the link carries, so that a queue stands all the time.
 const LOAD: Load = Load::Persistent(1.1);

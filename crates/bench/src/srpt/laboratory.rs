@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sim::uplink::{Download, Second};
+use testbed::link::{Link, Properties, SERVER, UPLINK};
+use testbed::process::resident_memory;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::PATIENCE;
 use super::case::{BITS, By, Setup, Variant};
 use crate::Error;
+use crate::blocking::blocking;
 use crate::gatekeeper::{Gatekeeper, uplink_rate};
 use crate::http::{Beyond, Habits, OpenRun, OpenRuns, Origin, Request};
-use crate::link::{Link, Properties, SERVER, UPLINK};
-use crate::process::{blocking, resident_memory};
 
 /// Packets in a band of the link's queue, as in the paper.
 const QUEUE: u32 = 100;
@@ -57,7 +58,7 @@ impl Testbed {
             // The link has the queues of `pfifo_fast` already.
             By::Kernel { bands, .. } => Some(vec![("uplink", bands)]),
         };
-        let (origin, gate) = link.server().inside(|| {
+        let start = || -> Result<_, Error> {
             let origin = Origin::start_on(Ipv4Addr::UNSPECIFIED, None)?;
             let Some(keys) = keys else { return Ok((origin, None)) };
             let keys: Vec<_> = keys.into_iter().map(|(key, value)| (key, format!("\"{value}\""))).collect();
@@ -65,7 +66,8 @@ impl Testbed {
             keys.extend(NO_ADMISSION);
             let gate = Gatekeeper::start_http_on(Ipv4Addr::UNSPECIFIED, origin.port(), &keys, cpu)?;
             Ok((origin, Some(gate)))
-        })?;
+        };
+        let (origin, gate) = link.server().inside(|| Ok(start()))??;
         Ok(Self { gate, origin, link })
     }
 
@@ -76,7 +78,7 @@ impl Testbed {
     /// The rate of the uplink in bits per second, if the gate has found one.
     pub(super) fn rate_found(&self) -> Result<Option<f64>, Error> {
         let Some(gate) = &self.gate else { return Ok(None) };
-        self.link.server().inside(|| Ok(uplink_rate(gate.admin_port())))
+        Ok(self.link.server().inside(|| Ok(uplink_rate(gate.admin_port())))?)
     }
 
     /// The requests, to be sent over the link at their times.

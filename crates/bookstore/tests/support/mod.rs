@@ -11,9 +11,9 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bench::postgres::{PrivateServer, PrivateServerOptions};
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
+use testbed::postgres::{PrivateServer, PrivateServerOptions};
 use ureq::http::{HeaderValue, Response};
 
 /// How long a condition may take to come true; only a hang takes so long.

@@ -10,8 +10,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use bench::postgres::{PrivateServer, PrivateServerOptions};
 use tempfile::TempDir;
+use testbed::postgres::{PrivateServer, PrivateServerOptions};
 use tokio_postgres::{Client, Config, Error, NoTls};
 
 use crate::support::{Gate, until};

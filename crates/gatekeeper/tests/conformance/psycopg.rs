@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use bench::postgres::PrivateServer;
+use testbed::postgres::PrivateServer;
 
 use suite::{Outcome, Runs, conforms};
 use support::target_directory;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use bench::postgres::{PrivateServer, PrivateServerOptions};
+use testbed::postgres::{PrivateServer, PrivateServerOptions};
 
 use crate::support::{Gate, tests_directory};
 

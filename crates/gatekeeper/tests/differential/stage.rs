@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
+use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 
 use crate::script::{Message, Script};
 use crate::session::Session;

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 use serde_json::Value;
+use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 
 use crate::support::Gate;
 use client::Client;

@@ -3,7 +3,7 @@
 //! statement, on a connection that never had it. What has failed wasn't done: its client has been told,
 //! once.
 
-use bench::postgres::PrivateServer;
+use testbed::postgres::PrivateServer;
 
 use crate::gate::client::{describe, query, sync, synced};
 use crate::line::{Heard, Line, Place};

@@ -22,7 +22,7 @@ mod support;
 mod victims;
 mod worker;
 
-use bench::postgres::Stop;
+use testbed::postgres::Stop;
 
 use line::Place;
 use mode::Mode;

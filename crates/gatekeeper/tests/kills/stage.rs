@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
+use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 
 use crate::crew::Crew;
 use crate::gate::{is_settled, pooled, spares};

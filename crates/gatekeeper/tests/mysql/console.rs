@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use bench::mariadb::PrivateMariadb;
+use testbed::mariadb::PrivateMariadb;
 
 use crate::stage::{Stage, capabilities};
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::mariadb::PrivateMariadb;
+use testbed::mariadb::PrivateMariadb;
 use wire::mysql::command::{Command, Query};
 use wire::mysql::response::Part;
 

@@ -1,6 +1,6 @@
 //! What users of other proxies for MySQL have met, a test for each.
 
-use bench::mariadb::PrivateMariadb;
+use testbed::mariadb::PrivateMariadb;
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::MAX_PAYLOAD;
 use wire::mysql::command::Command;

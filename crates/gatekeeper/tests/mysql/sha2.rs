@@ -10,9 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use bench::postgres::free_port;
 use bytes::BytesMut;
 use tempfile::TempDir;
+use testbed::postgres::free_port;
 use wire::mysql::authentication::{Step, parse_step};
 use wire::mysql::capabilities::Capabilities;
 use wire::mysql::codec::Sequence;

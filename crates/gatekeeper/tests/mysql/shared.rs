@@ -1,6 +1,6 @@
 //! Sessions that share a connection without a reset find what they would find on connections of their own.
 
-use bench::mariadb::PrivateMariadb;
+use testbed::mariadb::PrivateMariadb;
 use wire::mysql::command::Command;
 use wire::mysql::execute::Execute;
 use wire::mysql::response::Part;

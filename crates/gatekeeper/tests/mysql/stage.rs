@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use bench::mariadb::PrivateMariadb;
-use bench::postgres::free_port;
 use bytes::BytesMut;
 use tempfile::TempDir;
+use testbed::mariadb::PrivateMariadb;
+use testbed::postgres::free_port;
 use wire::mysql::capabilities::Capabilities;
 use wire::mysql::command::{self, Command, Query};
 

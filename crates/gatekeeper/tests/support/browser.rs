@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 /// A page in a browser; dropping it ends the browser.
-pub(crate) struct Page(bench::browser::Page);
+pub(crate) struct Page(testbed::browser::Page);
 
 impl Page {
     /// Opens an address in a window of this size.
     pub(crate) fn open(url: &str, size: (u32, u32)) -> Self {
-        Self(bench::browser::Page::open(url, size).expect("the browser starts"))
+        Self(testbed::browser::Page::open(url, size).expect("the browser starts"))
     }
 
     /// What the browser told unasked.

@@ -8,9 +8,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bench::postgres::free_port;
 use serde_json::Value;
 use tempfile::TempDir;
+use testbed::postgres::free_port;
 
 /// How long a start may take on a busy machine. Only a hang takes so long.
 const START_BOUND: Duration = Duration::from_secs(60);

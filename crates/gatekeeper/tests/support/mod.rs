@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use bench::postgres::{Binaries, PrivateServer, PrivateServerOptions};
 use certificates::Authority;
+use testbed::postgres::{Binaries, PrivateServer, PrivateServerOptions};
 
 pub(crate) use gatekeeper::Gate;
 
@@ -323,7 +323,7 @@ pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) 
 
 /// The resident memory of a process in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> u64 {
-    bench::resident_memory(pid).expect("the process lives, and its memory is told")
+    testbed::resident_memory(pid).expect("the process lives, and its memory is told")
 }
 
 /// Asserts that the gatekeeper's memory stays flat. Does nothing without a gatekeeper.

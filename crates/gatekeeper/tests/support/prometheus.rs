@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use bench::postgres::free_port;
 use regex::Regex;
 use serde_json::Value;
 use tempfile::TempDir;
+use testbed::postgres::free_port;
 
 /// A packaged file.
 pub(crate) fn packaging(file: &str) -> PathBuf {

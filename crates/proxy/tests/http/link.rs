@@ -7,13 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use admission::{EgressOrder, Policy};
-use bench::link::{Link, Namespace, Properties, SERVER};
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use proxy::Address;
 use proxy::admin::GateView;
 use proxy::http::{Status, UplinkRate, UplinkSettings};
+use testbed::link::{Link, Namespace, Properties, SERVER};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;

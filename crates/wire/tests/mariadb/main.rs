@@ -8,9 +8,9 @@
 mod lexer;
 mod session;
 
-use bench::mariadb::PrivateMariadb;
 use bytes::BytesMut;
 use session::{BASE, Secret, Session};
+use testbed::mariadb::PrivateMariadb;
 use wire::mysql::answer::{self, Prepared};
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::MAX_PAYLOAD;

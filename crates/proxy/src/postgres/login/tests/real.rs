@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, Weak};
 
-use bench::postgres::{Authentication as Method, PrivateServer, PrivateServerOptions};
+use testbed::postgres::{Authentication as Method, PrivateServer, PrivateServerOptions};
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 use wire::postgres::startup::{PROTOCOL_3_0, PROTOCOL_3_2, write_negotiate_protocol_version};

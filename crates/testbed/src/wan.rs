@@ -163,7 +163,7 @@ impl Emulator {
         };
         let thread = std::thread::Builder::new().name("wan".to_owned()).spawn(work);
         let thread = thread.map_err(Error::io("starting a forwarder"))?;
-        made.recv().map_err(|_| Error::Experiment("the forwarder ended".to_owned()))??;
+        made.recv().map_err(|_| Error::Unusable("the forwarder ended".to_owned()))??;
         Ok(Self { counters, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -194,9 +194,9 @@ impl Drop for Emulator {
 fn device(namespace: &Namespace, name: &str) -> Result<Tun, Error> {
     namespace.enter()?;
     let made = Tun::builder().name(name).build().map_err(|error| {
-        Error::Experiment(format!("making a TUN device: {error} (is there /dev/net/tun, and are you root?)"))
+        Error::Unusable(format!("making a TUN device: {error} (is there /dev/net/tun, and are you root?)"))
     });
-    made?.pop().ok_or_else(|| Error::Experiment("the kernel made no TUN device".to_owned()))
+    made?.pop().ok_or_else(|| Error::Unusable("the kernel made no TUN device".to_owned()))
 }
 
 /// Forwards in both directions until it is told to stop, or a device is gone.

@@ -45,7 +45,7 @@ impl Page {
     ///
     /// # Errors
     /// As [`Page::open`].
-    pub(crate) fn open_with(url: &str, (width, height): (u32, u32), flags: &[&str]) -> Result<Self, Error> {
+    pub fn open_with(url: &str, (width, height): (u32, u32), flags: &[&str]) -> Result<Self, Error> {
         let path = std::env::var("PATH").unwrap_or_default();
         let exists = |name: &&&str| {
             path.split(':').any(|directory| std::path::Path::new(directory).join(name).exists())
@@ -204,5 +204,5 @@ impl Drop for Page {
 }
 
 fn broken(problem: &str) -> Error {
-    Error::Experiment(format!("the browser: {problem}"))
+    Error::Unusable(format!("the browser: {problem}"))
 }

@@ -40,7 +40,7 @@ impl Namespace {
                 self.enter()?;
                 work()
             });
-            thread.join().map_err(|_| Error::Experiment("a thread inside a namespace ended".to_owned()))?
+            thread.join().map_err(|_| Error::Unusable("a thread inside a namespace ended".to_owned()))?
         })
     }
 
@@ -63,7 +63,7 @@ impl Namespace {
 
 /// A process that keeps a namespace alive.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub struct Keeper {
     child: Child,
     namespace: Namespace,
 }
@@ -73,7 +73,7 @@ impl Keeper {
     ///
     /// # Errors
     /// If the system refuses, or `unshare` is missing.
-    pub(crate) fn start() -> Result<Self, Error> {
+    pub fn start() -> Result<Self, Error> {
         let mut command = Command::new("unshare");
         command.args(["--net", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| missing("unshare", error))?;
@@ -101,17 +101,17 @@ impl Keeper {
     }
 
     /// The namespace.
-    pub(crate) const fn namespace(&self) -> &Namespace {
+    pub const fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
     /// The process inside, by its number.
-    pub(crate) fn process(&self) -> u32 {
+    pub fn process(&self) -> u32 {
         self.child.id()
     }
 
     /// A file of `/proc/net` as the namespace has it.
-    pub(crate) fn read(&self, name: &str) -> Result<String, Error> {
+    pub fn read(&self, name: &str) -> Result<String, Error> {
         let path = format!("/proc/{}/net/{name}", self.child.id());
         fs::read_to_string(&path).map_err(Error::io(format!("reading {path}")))
     }

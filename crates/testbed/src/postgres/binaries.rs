@@ -118,7 +118,7 @@ fn versioned(root: &Path) -> Vec<PathBuf> {
 }
 
 /// The user and group to run the server as: `None` for ourselves, somebody unprivileged if we are root.
-pub(crate) fn unprivileged_user() -> Result<Option<(u32, u32)>, Error> {
+pub fn unprivileged_user() -> Result<Option<(u32, u32)>, Error> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }

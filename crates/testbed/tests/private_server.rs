@@ -3,7 +3,7 @@
 // Helpers of tests may panic too.
 #![allow(clippy::unwrap_used)]
 
-use bench::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions};
+use testbed::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions};
 
 fn connect_and_ask(dsn: &str, sql: &str) -> Result<String, tokio_postgres::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -50,7 +50,7 @@ fn a_wrong_password_is_refused_under_scram_and_under_md5() {
 
 #[test]
 fn options_reach_the_server() {
-    let cpu = bench::allowed_cpus()[0];
+    let cpu = testbed::allowed_cpus()[0];
     let options = PrivateServerOptions {
         authentication: Authentication::Trust,
         durability: Durability::Durable,

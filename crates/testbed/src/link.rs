@@ -15,11 +15,11 @@ use crate::wan::{Emulator, Passed, Wan};
 /// The server's address.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 /// The clients' address.
-pub(crate) const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
+pub const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 /// The network of both.
 const NETWORK: &str = "10.99.0.0/24";
 /// The server's device.
-pub(crate) const UPLINK: &str = "uplink";
+pub const UPLINK: &str = "uplink";
 /// The clients' device.
 const DOWNLINK: &str = "clients";
 /// What Ethernet adds to each packet that the kernel doesn't count: preamble, checksum and gap.
@@ -76,7 +76,7 @@ impl Link {
     /// If this process isn't root, or a program or a part of the kernel is missing.
     pub fn new(properties: Properties) -> Result<Self, Error> {
         if !rustix::process::geteuid().is_root() {
-            return Err(Error::Experiment(
+            return Err(Error::Unusable(
                 "a link needs network namespaces of its own, which only root may make; run this as root"
                     .to_owned(),
             ));
@@ -131,7 +131,7 @@ impl Link {
     ///
     /// # Errors
     /// If `tc` can't.
-    pub(crate) fn replace_queues(&self, commands: &str) -> Result<(), Error> {
+    pub fn replace_queues(&self, commands: &str) -> Result<(), Error> {
         self.server().run("tc", &format!("qdisc delete dev {UPLINK} root"))?;
         for command in commands.lines() {
             let arguments = command.strip_prefix("tc ").unwrap_or(command);
@@ -197,7 +197,7 @@ impl Link {
     pub fn dropped(&self) -> Result<u64, Error> {
         let told = self.server.namespace().run("tc", &format!("-s -j qdisc show dev {UPLINK}"))?;
         let queues: Vec<serde_json::Value> = serde_json::from_str(&told)
-            .map_err(|error| Error::Experiment(format!("tc says what is no JSON: {error}")))?;
+            .map_err(|error| Error::Unusable(format!("tc says what is no JSON: {error}")))?;
         Ok(queues.iter().filter_map(|queue| queue.get("drops")?.as_u64()).max().unwrap_or(0))
     }
 }

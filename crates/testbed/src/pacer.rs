@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 
 /// Waits until given moments.
 #[derive(Debug)]
-pub(crate) struct Pacer(AsyncFd<OwnedFd>);
+pub struct Pacer(AsyncFd<OwnedFd>);
 
 impl Pacer {
     /// To be made inside a runtime.
@@ -19,13 +19,13 @@ impl Pacer {
         deprecated,
         reason = "what it warns of can't be: an OwnedFd is neither closed nor exchanged by others"
     )]
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         Ok(Self(AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?)?))
     }
 
     /// Waits until then; returns at once if that is over.
-    pub(crate) async fn until(&self, due: Instant) -> io::Result<()> {
+    pub async fn until(&self, due: Instant) -> io::Result<()> {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(());
@@ -43,7 +43,7 @@ impl Pacer {
     }
 
     /// Waits for so long.
-    pub(crate) async fn sleep(&self, duration: Duration) -> io::Result<()> {
+    pub async fn sleep(&self, duration: Duration) -> io::Result<()> {
         self.until(Instant::now() + duration).await
     }
 }

@@ -43,7 +43,7 @@ impl PgPool {
     /// start (the message quotes its log).
     pub fn start(server: &PrivateServer, processes: u32, clients_max: u32) -> Result<Self, Error> {
         if server.authentication() != Authentication::Trust {
-            return Err(Error::Experiment("pgpool-II is started before servers that trust".to_owned()));
+            return Err(Error::Unusable("pgpool-II is started before servers that trust".to_owned()));
         }
         let binary = find()?;
         let directory = tempfile::Builder::new()
@@ -134,7 +134,7 @@ fn give(path: &Path, owner: Option<(u32, u32)>) -> Result<(), Error> {
 }
 
 /// The version of the one that is installed; nothing if none is.
-pub(crate) fn installed() -> String {
+pub fn installed() -> String {
     let said = find().ok().and_then(|binary| Command::new(binary).arg("--version").output().ok());
     // pgpool-II version 4.3.5 (tamahomeboshi), on standard error.
     let text = said.map_or(String::new(), |output| {

@@ -23,7 +23,7 @@ use crate::process;
 
 pub use crate::process::free_port;
 pub use binaries::Binaries;
-pub(crate) use binaries::unprivileged_user;
+pub use binaries::unprivileged_user;
 pub use configuration::{Authentication, Durability, PrivateServerOptions};
 
 /// How long a server may take until it accepts connections. A cold, busy machine needs a few seconds.
@@ -110,7 +110,7 @@ impl PrivateServer {
                 }
             }
         }
-        Err(taken.unwrap_or_else(|| Error::Experiment("no port was tried".to_owned())))
+        Err(taken.unwrap_or_else(|| Error::Unusable("no port was tried".to_owned())))
     }
 
     /// Makes the database of its own, if it is to have one.
@@ -247,7 +247,7 @@ impl Drop for PrivateServer {
 }
 
 /// A directory short enough for a socket's path, wherever `TMPDIR` points.
-pub(crate) fn temporary_directory(prefix: &str) -> Result<TempDir, Error> {
+pub fn temporary_directory(prefix: &str) -> Result<TempDir, Error> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(prefix);
     let short = std::env::temp_dir().as_os_str().len() + 10 <= SOCKET_DIRECTORY_BYTES;
@@ -264,7 +264,7 @@ fn log_path(root: &Path) -> PathBuf {
 }
 
 /// `command` as the unprivileged user, in a directory that this user may enter.
-pub(crate) fn as_owner(program: &Path, owner: Option<(u32, u32)>, root: &Path) -> Command {
+pub fn as_owner(program: &Path, owner: Option<(u32, u32)>, root: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root).stdin(Stdio::null()).env("LC_ALL", "C");
     if let Some((user, group)) = owner {
@@ -304,7 +304,7 @@ fn init_database(
 }
 
 /// Writes a file that only the server's user can read.
-pub(crate) fn write_private(path: &Path, owner: Option<(u32, u32)>, content: &str) -> std::io::Result<()> {
+pub fn write_private(path: &Path, owner: Option<(u32, u32)>, content: &str) -> std::io::Result<()> {
     File::create(path)?.write_all(content.as_bytes())?;
     if let Some((user, group)) = owner {
         chown(path, Some(user), Some(group))?;

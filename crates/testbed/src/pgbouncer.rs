@@ -164,7 +164,7 @@ fn give(path: &Path, owner: Option<(u32, u32)>) -> Result<(), Error> {
 }
 
 /// The version of the one that is installed; nothing if none is.
-pub(crate) fn installed() -> String {
+pub fn installed() -> String {
     find().and_then(|binary| version(&binary)).unwrap_or_default()
 }
 

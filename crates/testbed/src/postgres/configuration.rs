@@ -121,7 +121,7 @@ fn server_settings(root: &Path, port: u16, options: &PrivateServerOptions) -> Re
     for (name, value) in own.into_iter().chain(extra) {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
         if name.is_empty() || !name.chars().all(plain) || value.contains('\n') {
-            return Err(Error::Experiment(format!("`{name} = {value}` is no PostgreSQL setting")));
+            return Err(Error::Unusable(format!("`{name} = {value}` is no PostgreSQL setting")));
         }
         text.push_str(&format!("{name} = '{}'\n", value.replace('\'', "''")));
     }

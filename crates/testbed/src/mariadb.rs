@@ -88,7 +88,7 @@ impl PrivateMariadb {
                 }
             }
         }
-        Err(Error::Experiment("no port was free for MariaDB".to_owned()))
+        Err(Error::Unusable("no port was free for MariaDB".to_owned()))
     }
 
     /// Kills the server (SIGKILL), as a crash would.

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use bench::mariadb::PrivateMariadb;
+use testbed::mariadb::PrivateMariadb;
 
 #[test]
 fn a_server_answers_with_its_options_and_leaves_nothing_behind() {

@@ -19,7 +19,7 @@ use crate::process::is_gone;
 
 /// What makes PostgreSQL set its children's score, of −1000 (never killed) to 1000: as far above the
 /// postmaster's as in Debian.
-pub(crate) const ENVIRONMENT: [(&str, &str); 2] =
+pub const ENVIRONMENT: [(&str, &str); 2] =
     [("PG_OOM_ADJUST_FILE", "/proc/self/oom_score_adj"), ("PG_OOM_ADJUST_VALUE", "900")];
 
 /// Where version 2 is mounted, and the controllers of version 1 are.
@@ -30,26 +30,26 @@ const REMOVAL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A part of a processor.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Share {
+pub struct Share {
     /// Of one processor; more than 1 for several.
-    pub(crate) part: f64,
+    pub part: f64,
     /// Over how long it is counted: what it doesn't use meanwhile is lost, and when it has used all it
     /// waits for the next.
-    pub(crate) period: Duration,
+    pub period: Duration,
 }
 
 /// What is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// Bytes of memory.
-    pub(crate) memory: Option<u64>,
+    pub memory: Option<u64>,
     /// Processor time.
-    pub(crate) processor: Option<Share>,
+    pub processor: Option<Share>,
 }
 
 /// Groups with these bounds. Dropping it removes them; their processes have to have ended before.
 #[derive(Debug)]
-pub(crate) struct Confinement {
+pub struct Confinement {
     /// One for each controller in version 1, at most one in version 2.
     groups: Vec<PathBuf>,
     /// Where the kernel tells of processes that it killed for their memory.
@@ -106,7 +106,7 @@ impl Confinement {
     ///
     /// # Errors
     /// If groups can't be made here.
-    pub(crate) fn hold(pids: &[u32], bounds: &Bounds) -> Result<Option<Self>, Error> {
+    pub fn hold(pids: &[u32], bounds: &Bounds) -> Result<Option<Self>, Error> {
         if *bounds == Bounds::default() {
             return Ok(None);
         }
@@ -136,7 +136,7 @@ impl Confinement {
     ///
     /// # Errors
     /// If groups can't be made here.
-    pub(crate) fn weighed(name: &str) -> Result<Self, Error> {
+    pub fn weighed(name: &str) -> Result<Self, Error> {
         let root = Path::new(ROOT);
         let mut held = Self { groups: Vec::new(), killed: None };
         if root.join("cgroup.controllers").exists() {
@@ -153,19 +153,19 @@ impl Confinement {
     }
 
     /// Puts a process with all of its threads into it.
-    pub(crate) fn take(&self, pid: u32) -> Result<(), Error> {
+    pub fn take(&self, pid: u32) -> Result<(), Error> {
         self.groups.iter().try_for_each(|group| take_in(group, pid))
     }
 
     /// Gives it so many times the weight that a group begins with.
-    pub(crate) fn weigh(&self, times: f64) -> Result<(), Error> {
+    pub fn weigh(&self, times: f64) -> Result<(), Error> {
         let (file, default) = if self.is_unified() { ("cpu.weight", 100.0) } else { ("cpu.shares", 1_024.0) };
         let group = &self.groups[0];
         write(group, file, &format!("{:.0}", (default * times).max(2.0))).map_err(failed(group, file))
     }
 
     /// Seconds of the processor that its processes have used.
-    pub(crate) fn used(&self) -> Option<f64> {
+    pub fn used(&self) -> Option<f64> {
         let group = self.groups.last()?;
         if self.is_unified() {
             let text = fs::read_to_string(group.join("cpu.stat")).ok()?;
@@ -198,7 +198,7 @@ impl Confinement {
     }
 
     /// How many processes were killed for their memory so far.
-    pub(crate) fn kills(&self) -> u64 {
+    pub fn kills(&self) -> u64 {
         let text = self.killed.as_ref().and_then(|file| fs::read_to_string(file).ok());
         kills_in(&text.unwrap_or_default())
     }

@@ -16,7 +16,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::Error;
 
 /// How often a bounded wait looks again.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How much of a log an error message quotes, in bytes.
 const LOG_TAIL_BYTES: u64 = 4096;
@@ -42,7 +42,7 @@ pub fn free_port() -> Result<u16, Error> {
             return Ok(port);
         }
     }
-    Err(Error::Experiment("all free ports were given away before".to_owned()))
+    Err(Error::Unusable("all free ports were given away before".to_owned()))
 }
 
 /// The processors that this process may use, in ascending order.
@@ -55,11 +55,11 @@ pub fn allowed_cpus() -> Vec<usize> {
 ///
 /// # Errors
 /// If one of them doesn't exist or none is ours to use.
-pub(crate) fn pin_to_cpus(cpus: &[usize]) -> Result<(), Error> {
+pub fn pin_to_cpus(cpus: &[usize]) -> Result<(), Error> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         if cpu >= CpuSet::MAX_CPU {
-            return Err(Error::Experiment(format!("there is no processor {cpu}")));
+            return Err(Error::Unusable(format!("there is no processor {cpu}")));
         }
         set.set(cpu);
     }
@@ -97,7 +97,7 @@ pub fn raise_descriptor_limit() {
 ///
 /// A child inherits the affinity of the thread that starts it, so the child never runs anywhere else, and
 /// whatever it forks inherits the same.
-pub(crate) fn spawn_pinned(command: &mut Command, cpu: Option<usize>) -> Result<Child, Error> {
+pub fn spawn_pinned(command: &mut Command, cpu: Option<usize>) -> Result<Child, Error> {
     let name = command.get_program().to_string_lossy().into_owned();
     let start = |command: &mut Command| command.spawn().map_err(Error::io(format!("starting {name}")));
     let Some(cpu) = cpu else { return start(command) };
@@ -112,7 +112,7 @@ pub(crate) fn spawn_pinned(command: &mut Command, cpu: Option<usize>) -> Result<
 
 /// A binary of this workspace: where the environment says, else beside this program, else beside the
 /// directory of a test.
-pub(crate) fn find_binary(name: &str, variable: &str) -> Result<PathBuf, Error> {
+pub fn find_binary(name: &str, variable: &str) -> Result<PathBuf, Error> {
     if let Some(named) = std::env::var_os(variable) {
         return Ok(PathBuf::from(named));
     }
@@ -131,7 +131,7 @@ pub(crate) fn find_binary(name: &str, variable: &str) -> Result<PathBuf, Error> 
 }
 
 /// Sends `signal` to a child that we started and have not yet waited for, so the id can't be anybody else's.
-pub(crate) fn signal(child: &Child, signal: Signal) {
+pub fn signal(child: &Child, signal: Signal) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // It may have ended by itself already; the wait that follows finds out.
         let _ = kill_process(pid, signal);
@@ -139,7 +139,7 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
 }
 
 /// Asks a child to end with each signal in turn, waiting up to its bound for the exit, and kills it at last.
-pub(crate) fn end(child: &mut Child, steps: &[(Signal, Duration)]) -> Option<ExitStatus> {
+pub fn end(child: &mut Child, steps: &[(Signal, Duration)]) -> Option<ExitStatus> {
     for &(step, bound) in steps {
         signal(child, step);
         if let Some(status) = wait_for_exit(child, bound) {
@@ -152,12 +152,12 @@ pub(crate) fn end(child: &mut Child, steps: &[(Signal, Duration)]) -> Option<Exi
 
 /// Whether the kernel says that a process isn't there any more, when its files are read or it is put into a
 /// group. (Where its directory under `/proc` is gone as well, no file is found.)
-pub(crate) fn is_gone(error: &std::io::Error) -> bool {
+pub fn is_gone(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
 
 /// Waits up to `bound` for a child's exit.
-pub(crate) fn wait_for_exit(child: &mut Child, bound: Duration) -> Option<ExitStatus> {
+pub fn wait_for_exit(child: &mut Child, bound: Duration) -> Option<ExitStatus> {
     let deadline = Instant::now() + bound;
     loop {
         match child.try_wait() {
@@ -172,7 +172,7 @@ pub(crate) fn wait_for_exit(child: &mut Child, bound: Duration) -> Option<ExitSt
 ///
 /// # Errors
 /// What became of it instead, for [`Error::NotReady`].
-pub(crate) fn wait_until_ready(
+pub fn wait_until_ready(
     child: &mut Child,
     bound: Duration,
     mut is_ready: impl FnMut() -> Result<(), String>,
@@ -191,12 +191,12 @@ pub(crate) fn wait_until_ready(
 }
 
 /// Whether a server on this machine accepts connections at `port`.
-pub(crate) fn accepts(port: u16) -> Result<(), String> {
+pub fn accepts(port: u16) -> Result<(), String> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map(drop).map_err(|error| error.to_string())
 }
 
 /// The last lines of a log file, for an error message.
-pub(crate) fn log_tail(path: &Path) -> String {
+pub fn log_tail(path: &Path) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
@@ -218,17 +218,17 @@ pub fn resident_memory(pid: u32) -> Result<u64, Error> {
     text.lines()
         .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
         .map(|kib| kib * 1024)
-        .ok_or_else(|| Error::Experiment(format!("{path} tells no VmRSS")))
+        .ok_or_else(|| Error::Unusable(format!("{path} tells no VmRSS")))
 }
 
 /// `root` and its direct children, as `/proc` lists them (only `root` where there is no `/proc`).
-pub(crate) fn family(root: u32) -> Vec<u32> {
+pub fn family(root: u32) -> Vec<u32> {
     let children = std::fs::read_to_string(format!("/proc/{root}/task/{root}/children")).unwrap_or_default();
     std::iter::once(root).chain(children.split_whitespace().filter_map(|pid| pid.parse().ok())).collect()
 }
 
 /// `root` and all that descend from it, as `/proc` lists them.
-pub(crate) fn descendants(root: u32) -> Vec<u32> {
+pub fn descendants(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut at = 0;
     while let Some(&pid) = found.get(at) {
@@ -237,13 +237,4 @@ pub(crate) fn descendants(root: u32) -> Vec<u32> {
         at += 1;
     }
     found
-}
-
-/// Runs what blocks beside the runtime.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Error::Experiment(format!("a step of the set-up was aborted: {error}")))?
 }

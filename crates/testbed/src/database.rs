@@ -38,7 +38,7 @@ impl Database {
     }
 
     /// Whether it is PostgreSQL.
-    pub(crate) const fn is_postgres(&self) -> bool {
+    pub const fn is_postgres(&self) -> bool {
         matches!(self, Self::Postgres)
     }
 }
@@ -58,9 +58,9 @@ pub struct Upstream {
     /// Where the server listens on 127.0.0.1.
     pub port: u16,
     /// What a gate for it speaks, as its configuration has it.
-    pub(crate) protocol: &'static str,
+    pub protocol: &'static str,
     /// The lines of a `users_file` that has its account.
-    pub(crate) users: String,
+    pub users: String,
 }
 
 impl DatabaseServer {
@@ -117,7 +117,7 @@ impl DatabaseServer {
     }
 
     /// Every process.
-    pub(crate) fn processes(&self) -> Vec<u32> {
+    pub fn processes(&self) -> Vec<u32> {
         match self {
             Self::Postgres(server) => server.processes(),
             Self::Mariadb(server) => vec![server.pid()],
@@ -149,7 +149,7 @@ impl DatabaseServer {
     }
 
     /// Whether its first process has ended.
-    pub(crate) fn has_ended(&mut self) -> bool {
+    pub fn has_ended(&mut self) -> bool {
         match self {
             Self::Postgres(server) => server.has_ended(),
             Self::Mariadb(server) => server.has_ended(),
@@ -160,7 +160,7 @@ impl DatabaseServer {
     ///
     /// # Errors
     /// If it doesn't start.
-    pub(crate) fn restart(&mut self) -> Result<(), Error> {
+    pub fn restart(&mut self) -> Result<(), Error> {
         match self {
             Self::Postgres(server) => server.restart(Stop::Immediate),
             Self::Mariadb(server) => {

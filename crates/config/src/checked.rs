@@ -29,8 +29,9 @@ mod words;
 pub use auth::{Auth, AuthMethod, AuthQuery, ChannelBinding};
 pub(crate) use auth::{CHANNEL_BINDINGS, METHODS};
 pub use class::{Class, FieldRule, TagRule, TenantBy};
+pub use gate::read_simulated;
 pub use gate::{Gate, Mode, Service, Trace, TraceFull};
-pub(crate) use gate::{MODES, PROTOCOLS, TRACE_FULL, read_simulated};
+pub(crate) use gate::{MODES, PROTOCOLS, TRACE_FULL};
 pub(crate) use http::{EGRESSES, KERNEL_BANDS, TYPE_FIELDS, VERSIONS};
 pub use http::{
     Egress, HealthCheck, Http, HttpVersion, KernelBands, Network, Route, TypeField, UPLINKS, Uplink,
@@ -214,7 +215,7 @@ impl World {
 }
 
 /// The table `[key]`, or an empty one where it is absent or isn't a table; and where it stands.
-pub(crate) fn single_table<'a>(
+pub fn single_table<'a>(
     top: &'a DeTable<'a>,
     key: &str,
     empty: &'a DeTable<'a>,
@@ -275,7 +276,8 @@ fn read_log(section: &mut Section<'_>) -> Log {
     }
 }
 
-pub(crate) fn number(value: &DeValue<'_>, least: u32, most: u32) -> Result<u32, Complaint> {
+/// A whole number within these bounds.
+pub fn number(value: &DeValue<'_>, least: u32, most: u32) -> Result<u32, Complaint> {
     let number = raw::integer(value, u64::from(least)..=u64::from(most))?;
     Ok(u32::try_from(number).unwrap_or(most))
 }

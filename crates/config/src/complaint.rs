@@ -2,17 +2,21 @@
 
 /// What is wrong with a value, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Complaint {
-    pub(crate) why: String,
-    pub(crate) hint: Option<String>,
+pub struct Complaint {
+    /// What is wrong.
+    pub why: String,
+    /// What to write instead.
+    pub hint: Option<String>,
 }
 
 impl Complaint {
-    pub(crate) fn new(why: impl Into<String>) -> Self {
+    /// A complaint with a reason only.
+    pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), hint: None }
     }
 
-    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+    /// This complaint with what to write instead.
+    pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 }

@@ -28,7 +28,7 @@ pub struct Position {
 
 impl Position {
     /// The place of a byte of `text`; the end, if it lies beyond.
-    pub(crate) fn of(text: &str, byte: usize) -> Self {
+    pub fn of(text: &str, byte: usize) -> Self {
         let bytes = &text.as_bytes()[..byte.min(text.len())];
         let line_start = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         let line = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -56,7 +56,7 @@ pub struct Error {
 
 impl Error {
     /// An error with a reason only.
-    pub(crate) fn new(why: impl Into<String>) -> Self {
+    pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), ..Self::default() }
     }
 
@@ -92,12 +92,14 @@ pub struct Errors {
 }
 
 impl Errors {
-    pub(crate) fn new(origin: Origin, mut list: Vec<Error>) -> Self {
+    /// These errors, in the order of the text.
+    pub fn new(origin: Origin, mut list: Vec<Error>) -> Self {
         list.sort_by_key(|error| error.position);
         Self { origin, list }
     }
 
-    pub(crate) fn one(origin: Origin, error: Error) -> Self {
+    /// A single error.
+    pub fn one(origin: Origin, error: Error) -> Self {
         Self { origin, list: vec![error] }
     }
 }

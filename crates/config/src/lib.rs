@@ -18,9 +18,9 @@ mod effective;
 mod error;
 mod protocol;
 mod raw;
+pub mod reader;
 mod reference;
 mod reload;
-mod scenario;
 mod schema;
 mod variables;
 
@@ -37,12 +37,10 @@ pub use error::{Error, Errors, Origin, Position};
 pub use protocol::Protocol;
 pub use raw::is_of_laboratory;
 pub use raw::{
-    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GATE, GOAL, HTTP, LOG, OWN_TARGET,
-    POSTGRES, PROCESS, ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
+    ADMIN, CLASS, COMMON, Field, FieldDefault, Form, GATE, HTTP, LOG, OWN_TARGET, POSTGRES, PROCESS, ROUTE,
 };
-pub use reference::{example, reference, scenario_reference};
+pub use reference::{example, reference};
 pub use reload::{Change, Reload, reload};
-pub use scenario::{Experiment, FIXED_GATE, Goal, Sweep, WITHOUT_GATE, load_scenario};
 pub use schema::schema;
 pub use variables::Variables;
 

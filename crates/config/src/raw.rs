@@ -15,7 +15,6 @@ mod gate;
 mod http;
 mod policy;
 mod postgres;
-mod scenario;
 mod section;
 mod values;
 
@@ -26,13 +25,13 @@ pub use http::{HTTP, ROUTE};
 pub use policy::OWN_TARGET;
 pub use postgres::POSTGRES;
 pub(crate) use postgres::is_of_mysql;
-pub use scenario::{APPLICATION, GOAL, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
-pub(crate) use section::{Before, Section, hint_for_unknown, literal, unknown_key};
+pub(crate) use section::{Before, literal};
+pub use section::{Section, Yardsticks, hint_for_unknown, unknown_key};
 pub(crate) use values::CONTROLLERS;
-pub(crate) use values::{
-    aging, amount, amount_or_steps, at_most_a_day, boolean, bound, capacity, choice, counts, curve, integer,
-    laboratory, list, long_time, memory, real, some_text, some_time, steps, text, texts, time_or_none, times,
-    users, weights,
+pub(crate) use values::{aging, capacity, laboratory, memory, real, users};
+pub use values::{
+    amount, amount_or_steps, at_most_a_day, boolean, bound, choice, counts, curve, integer, list, long_time,
+    some_text, some_time, steps, text, texts, time_or_none, times, weights,
 };
 
 /// One key.

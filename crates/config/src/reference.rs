@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use crate::raw::{
-    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GOAL, HTTP, LOG, OWN_TARGET, POSTGRES,
-    PROCESS, ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM, is_of_laboratory,
+    ADMIN, CLASS, COMMON, Field, FieldDefault, Form, HTTP, LOG, OWN_TARGET, POSTGRES, PROCESS, ROUTE,
+    is_of_laboratory,
 };
 
 const HEAD: &str = "\
@@ -46,19 +46,6 @@ log has every error. A key takes its new value then, unless it says *Reload: no*
 the log says so.
 ";
 
-const SCENARIO_HEAD: &str = "\
-# Scenario files
-
-<!-- Generated from crates/config/src/raw/scenario.rs. To write it anew: `UPDATE_REFERENCE=1 cargo test -p config --test reference` -->
-
-What `gatekeeper simulate FILE` reads ([guide](../guide/simulate.md)). TOML, with at least one `[[type]]` and one
-`[[source]]`. A `[[gate]]` has the [keys of a configuration](config.md); `upstream` isn't required, and keys that have
-nothing to do with admission aren't used.
-
-A *distribution of times* is `\"5ms\"` (always that), `\"exponential 5ms\"`, `\"lognormal 5ms cv 0.5\"`,
-`\"hyperexponential 5ms cv 3\"`, `\"uniform 1ms to 9ms\"` or `\"pareto 1.1 from 1ms to 10s\"`.
-";
-
 /// The page of a configuration's keys.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
@@ -86,24 +73,6 @@ pub fn reference() -> String {
     let laboratory = "Keys of a `[[gate]]` for published methods. They serve to compare with, as in the papers' experiments. A gate that protects a service needs none of them.";
     let fields = COMMON.iter().filter(|field| is_of_laboratory(field.key));
     section(&mut page, "The laboratory", laboratory, fields, reload);
-    page
-}
-
-/// The page of a scenario's keys.
-pub fn scenario_reference() -> String {
-    let mut page = SCENARIO_HEAD.to_owned();
-    let nothing = |_: &Field| String::new();
-    section(&mut page, "`[scenario]`", "The experiment as a whole.", SCENARIO, nothing);
-    let sweep =
-        "Every gate is run at each of these points. Without this table there is one, as the sources say.";
-    section(&mut page, "`[sweep]`", sweep, SWEEP, nothing);
-    section(&mut page, "`[[type]]`", "A request type.", TYPE, nothing);
-    section(&mut page, "`[[source]]`", "Clients that send alike; there may be several.", SOURCE, nothing);
-    let application = "An application between the clients and the gate. It takes the locks of a request (`reads` and `writes` of its type) in the order of the tables' names, then a connection, and gives all back at the end. At each lock requests go in order of arrival, readers too. Without this table clients come straight to the gate.";
-    section(&mut page, "`[application]`", application, APPLICATION, nothing);
-    section(&mut page, "`[upstream]`", "The protected service.", UPSTREAM, nothing);
-    let goal = "What every gate has to reach, except the gate that is named `fixed`. Only `make catalogue` judges it.";
-    section(&mut page, "`[goal]`", goal, GOAL, nothing);
     page
 }
 
@@ -174,7 +143,8 @@ fn reload(field: &Field) -> String {
     if field.reloadable { String::new() } else { "- Reload: no\n".to_owned() }
 }
 
-fn section<'a>(
+/// Adds keys to a page, under a title; `more` writes what else is to be said of each.
+pub fn section<'a>(
     page: &mut String,
     title: &str,
     about: &str,

@@ -247,20 +247,6 @@ fn a_reload_takes_other_weights_and_rules() {
     assert_eq!(reload.world.gates[0].policy.classes[0], class("gold", 7.0));
 }
 
-#[test]
-fn a_source_of_a_scenario_says_its_class_and_a_gates_classes_need_no_rules_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("s.toml");
-    let text = "[[type]]\nname = \"a\"\nservice_time = \"1ms\"\n[[source]]\nrate = 1\nclass = \"gold\"\n[[source]]\nrate = 1\n\
-                [[gate]]\nprotocol = \"http\"\n[[gate.class]]\nname = \"gold\"\nweight = 3\n";
-    std::fs::write(&file, text).unwrap();
-    let experiment = config::load_scenario(&file).unwrap_or_else(|errors| panic!("{errors}"));
-    let (_, scenario) = experiment.variants.last().unwrap();
-    let sources: Vec<_> = scenario.sources.iter().map(|source| source.class).collect();
-    assert_eq!(sources, [ClassId::named("gold"), ClassId::DEFAULT]);
-    assert_eq!(scenario.policy.classes, [class("gold", 3.0)]);
-}
-
 const GROUPS: &str = r#"
 [[gate.class]]
 name = "gold"

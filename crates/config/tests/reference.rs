@@ -25,11 +25,6 @@ fn the_schema_is_up_to_date() {
 }
 
 #[test]
-fn the_reference_page_of_scenarios_is_up_to_date() {
-    check("docs/reference/scenario.md", &config::scenario_reference());
-}
-
-#[test]
 fn the_example_with_every_key_is_up_to_date_and_right() {
     let example = config::example();
     check("packaging/gatekeeper.toml", &example);

@@ -1,7 +1,7 @@
 //! Types with a target of their own: what a gate's tables of them mean, how they go wrong, and what a
 //! reload changes.
 
-#![expect(clippy::panic, clippy::unwrap_used, reason = "a helper of tests fails like a test")]
+#![expect(clippy::panic, reason = "a helper of tests fails like a test")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -134,41 +134,4 @@ fn a_reload_takes_other_targets() {
     assert!(reload.kept.is_empty(), "{:?}", reload.kept);
     assert_eq!(reload.applied.iter().map(|change| change.key).collect::<Vec<_>>(), ["type"]);
     assert_eq!(reload.world.gates[0].own_targets[1].goal, goal(None, Some(7_000)));
-}
-
-const SCENARIO: &str = "[[type]]\nname = \"read\"\nservice_time = \"1ms\"\n\
-                        [[type]]\nname = \"report\"\nservice_time = \"9ms\"\n\
-                        [[source]]\nrate = 1\n";
-
-fn scenario(gate: &str, config: &str) -> Result<Rejection, String> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("s.toml");
-    std::fs::write(folder.path().join("g.toml"), config).unwrap();
-    let head = if config.is_empty() { "" } else { "[scenario]\nconfig = \"g.toml\"\n" };
-    std::fs::write(&file, format!("{head}{SCENARIO}{gate}")).unwrap();
-    let experiment = config::load_scenario(&file).map_err(|errors| errors.to_string())?;
-    Ok(experiment.variants.last().unwrap().1.policy.rejection.clone())
-}
-
-#[test]
-fn in_a_scenario_types_are_called_as_there() {
-    let of_report = |ms| BTreeMap::from([(sim::Scenario::request_type(1), goal(Some(ms), None))]);
-    let of = |name: &str| format!("[[gate]]\n[[gate.type]]\nname = \"{name}\"\ntarget = \"1s\"\n");
-    assert_eq!(
-        scenario(&of("report"), "").unwrap(),
-        Rejection::Target(Targets { all: Goal::default(), types: of_report(1_000) })
-    );
-    let said = scenario(&of("reports"), "").unwrap_err();
-    assert!(said.contains("no type of this scenario is called so; did you mean `report`?"), "{said}");
-}
-
-/// A configuration may know of more types than a scenario has.
-#[test]
-fn a_configuration_is_simulated_with_the_targets_of_the_types_that_there_are() {
-    let types = "[[gate.type]]\nname = \"report\"\ntarget = \"2s\"\n[[gate.type]]\nname = \"other\"\ntarget = \"1s\"\n";
-    let types_of_report = BTreeMap::from([(sim::Scenario::request_type(1), goal(Some(2_000), None))]);
-    let expected = Rejection::Target(Targets { all: goal(Some(150), None), types: types_of_report });
-    let config = format!("{HTTP}target = \"150ms\"\n{types}");
-    assert_eq!(scenario("", &config).unwrap(), expected);
-    assert_eq!(scenario(&config.replace("[[gate]]", "[[gate]]\nname = \"here\""), "").unwrap(), expected);
 }

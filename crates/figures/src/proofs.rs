@@ -8,7 +8,7 @@ mod yaksha_grid;
 use std::fs;
 use std::path::Path;
 
-use config::{Experiment, load_scenario};
+use scenario::Experiment;
 use sim::{Scenario, sweep_with};
 
 use crate::digest::Digest;
@@ -33,14 +33,14 @@ type Proof = fn(&Path, Length, &Progress) -> Result<String, Error>;
 
 /// The experiment of a scenario file.
 fn experiment(scenarios: &Path, file: &str) -> Result<Experiment, Error> {
-    load_scenario(&scenarios.join(file)).map_err(Error::Scenario)
+    scenario::load(&scenarios.join(file)).map_err(Error::Scenario)
 }
 
 /// One gate of an experiment at one swept value, with the first seed.
 fn scenario(experiment: &Experiment, gate: &str, value: f64, length: Length) -> Result<Scenario, Error> {
     let missing = || Error::Missing(format!("{gate} at {value}"));
     let variant = experiment.variants.iter().position(|(name, _)| name == gate).ok_or_else(missing)?;
-    let points = experiment.sweep.as_ref().map_or_else(|| vec![0.0], config::Sweep::points);
+    let points = experiment.sweep.as_ref().map_or_else(|| vec![0.0], scenario::Sweep::points);
     let point = points.iter().position(|&point| (point - value).abs() < 1e-9).ok_or_else(missing)?;
     let mut scenario = experiment.scenario(variant, point, 0);
     if length == Length::Short {

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use config::{Experiment, load_scenario};
 use indicatif::ProgressBar;
+use scenario::Experiment;
 use sim::{Observer, Sample, Scenario, Steering, sweep_with};
 
 use crate::digest::{Digest, Moment};
@@ -76,7 +76,7 @@ impl Results {
     /// # Errors
     /// What is wrong with it.
     pub fn of(file: &Path, length: Length, progress: &Progress) -> Result<Self, Error> {
-        let experiment = load_scenario(file).map_err(Error::Scenario)?;
+        let experiment = scenario::load(file).map_err(Error::Scenario)?;
         let step = if length == Length::Short { 2 } else { 1 };
         let seeds = if length == Length::Short { 1 } else { experiment.seeds };
         let kept: Vec<usize> = (0..experiment.points()).step_by(step).collect();
@@ -97,9 +97,9 @@ impl Results {
 
     fn named(experiment: &Experiment, kept: &[usize]) -> Self {
         let called = |name: &String| {
-            if name == config::WITHOUT_GATE { "original".to_owned() } else { name.clone() }
+            if name == scenario::WITHOUT_GATE { "original".to_owned() } else { name.clone() }
         };
-        let values = experiment.sweep.as_ref().map_or(vec![0.0], config::Sweep::points);
+        let values = experiment.sweep.as_ref().map_or(vec![0.0], scenario::Sweep::points);
         let types = experiment.variants.first().map_or(&[][..], |(_, scenario)| &scenario.types);
         Self {
             variants: experiment.variants.iter().map(|(name, _)| called(name)).collect(),

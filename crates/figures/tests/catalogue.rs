@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
-use config::{FIXED_GATE, WITHOUT_GATE};
 use figures::Progress;
 use figures::catalogue::{Row, misses, page, play, rows};
+use scenario::{FIXED_GATE, WITHOUT_GATE};
 
 /// The goals that the gates miss in [`SHORT`]: row, gate, goal. Take out what is reached; add nothing.
 const KNOWN: &[(&str, &str, &str)] = &[
@@ -37,7 +37,7 @@ fn every_row_of_the_catalogue_has_both_default_gates_and_a_goal() {
             assert!(row.variant(gate).is_some(), "{} has no gate {gate:?}", row.name);
         }
         assert!(row.about.starts_with("Row "), "{}", row.name);
-        assert_ne!(row.goal, config::Goal::default(), "{}", row.name);
+        assert_ne!(row.goal, scenario::Goal::default(), "{}", row.name);
         let known = [WITHOUT_GATE, "postgres", "http", "target", FIXED_GATE];
         let mut gates = row.variants();
         assert!(

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use config::{Experiment, WITHOUT_GATE, load_scenario};
 use figures::{Digest, Length, Moment, Places, Progress, generate};
+use scenario::{Experiment, WITHOUT_GATE};
 use sim::{Mix, Observer, Sample, Scenario, Steering, run, run_with};
 
 fn root() -> PathBuf {
@@ -15,7 +15,7 @@ fn root() -> PathBuf {
 }
 
 fn experiment(name: &str) -> Experiment {
-    load_scenario(&root().join("scenarios/figures").join(name)).unwrap()
+    scenario::load(&root().join("scenarios/figures").join(name)).unwrap()
 }
 
 /// The page's name of every figure of a paper that there must be.

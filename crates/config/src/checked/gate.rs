@@ -18,7 +18,7 @@ use crate::address::Address;
 use crate::complaint::Complaint;
 use crate::error::{Error, Position};
 use crate::protocol::Protocol;
-use crate::raw::{self, GATE, HTTP, POSTGRES, Section, is_of_mysql};
+use crate::raw::{self, GATE, HTTP, POSTGRES, Section, Yardsticks, is_of_mysql};
 use crate::{Examine, Fault};
 
 /// The most gates of one process.
@@ -294,10 +294,11 @@ impl Gate {
 /// The gate of a scenario: all of a gate's keys may be there, but only the name and the policy's matter.
 /// `names` are the types of the scenario, by their numbers there; `key` makes keys of numbers. A gate that
 /// stands before a real service may have targets of other types, too.
-pub(crate) fn read_simulated(
+pub fn read_simulated(
     section: &mut Section<'_>,
     names: &[&str],
     key: impl Fn(usize) -> RequestType,
+    yardsticks: Yardsticks,
 ) -> (String, Policy) {
     let key = |name: &str| names.iter().position(|known| *known == name).map(&key);
     if section.has("upstream") {
@@ -305,7 +306,7 @@ pub(crate) fn read_simulated(
         let policy = gate.policy_of(key);
         return (gate.name, policy);
     }
-    section.simulate();
+    section.simulate(yardsticks);
     let protocol = read_protocol(section);
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);

@@ -129,8 +129,8 @@ fn read_connections(
                 let complaint = Complaint::new("a gate for MySQL doesn't ask the server yet");
                 Err(complaint.hint("write a whole number below the server's max_connections"))
             }
-            (Protocol::Postgres, Before::Simulation) => Ok(Some(SIMULATED)),
-            (Protocol::Mysql, Before::Simulation) => {
+            (Protocol::Postgres, Before::Simulation(_)) => Ok(Some(SIMULATED)),
+            (Protocol::Mysql, Before::Simulation(_)) => {
                 Err(Complaint::new("there is no server to ask in a scenario").hint("write a whole number"))
             }
         },

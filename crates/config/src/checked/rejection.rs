@@ -2,22 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use admission::{Goal, Rejection, Targets, Tuning, YakshaSettings};
-use sim::controllers::CODEL;
+use admission::{Goal, RefuseMaker, Rejection, Targets, Tuning, YakshaSettings};
 use toml::de::DeValue;
 
 use super::OwnTarget;
 use crate::complaint::Complaint;
-use crate::raw::{self, Before, Section};
+use crate::raw::{self, Before, Section, Yardsticks};
 
 /// The rules by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Nobody,
     Deadline,
-    Codel,
     Yaksha,
     Target,
+    Other(RefuseMaker),
 }
 
 const RULES: &[(&str, Rule)] = &[
@@ -44,9 +43,12 @@ pub fn rejection_name(rejection: &Rejection) -> &'static str {
 /// The rule of this name.
 fn named(value: &DeValue<'_>, before: Before) -> Result<Rule, Complaint> {
     match (value, before) {
-        (DeValue::String(text), Before::Simulation) if text == CODEL.name => Ok(Rule::Codel),
-        (DeValue::String(text), Before::Service) if text == CODEL.name => {
+        (DeValue::String(text), Before::Service) if text == "codel" => {
             Err(raw::laboratory("leave it out and write a `target`, such as target = \"150ms\""))
+        }
+        (DeValue::String(text), Before::Simulation(Yardsticks { rejections, .. })) => {
+            let yardstick = rejections.iter().find(|maker| maker.name == &**text);
+            yardstick.map_or_else(|| raw::choice(value, RULES), |maker| Ok(Rule::Other(*maker)))
         }
         _ => raw::choice(value, RULES),
     }
@@ -74,7 +76,7 @@ pub(super) fn read(section: &mut Section<'_>, types: &[OwnTarget]) -> Rejection 
     match rule {
         Rule::Nobody => Rejection::Nobody,
         Rule::Deadline => Rejection::Deadline,
-        Rule::Codel => Rejection::Other(CODEL),
+        Rule::Other(maker) => Rejection::Other(maker),
         Rule::Yaksha => Rejection::Yaksha(yaksha),
         Rule::Target => Rejection::Target(Targets { all: goal, types: BTreeMap::new() }),
     }
@@ -100,7 +102,7 @@ fn check_targets(section: &mut Section<'_>, rule: Rule, (has_target, types): (bo
             section.complain("rejection", Complaint::new("needs a `target`").hint(hint));
         }
         Rule::Yaksha if section.has("target_p95") => section.complain("target_p95", unheld("target_p95")),
-        Rule::Nobody | Rule::Deadline | Rule::Codel => {
+        Rule::Nobody | Rule::Deadline | Rule::Other(_) => {
             for key in ["target", "target_p95"] {
                 if section.has(key) {
                     section.complain(key, unheld(key));

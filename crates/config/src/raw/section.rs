@@ -1,5 +1,6 @@
 //! One table of the file, read key by key; whatever is wrong is noted with its place, and reading goes on.
 
+use admission::{ControlMaker, RefuseMaker};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
@@ -42,16 +43,25 @@ const FOREIGN_KEYS: &[(&str, &str)] = &[
     ("dns_max_ttl", "`dns_ttl` is how often the server's name is looked up"),
 ];
 
+/// Published methods that only a simulated gate may have, to compare with.
+#[derive(Clone, Copy, Debug)]
+pub struct Yardsticks {
+    /// Those that `capacity` takes.
+    pub capacities: &'static [ControlMaker],
+    /// Those that `rejection` takes.
+    pub rejections: &'static [RefuseMaker],
+}
+
 /// What a gate stands before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Before {
     Service,
-    /// A service of a scenario: the gate may have the laboratory's controllers, too.
-    Simulation,
+    /// A service of a scenario: the gate may have these methods, too.
+    Simulation(Yardsticks),
 }
 
 /// One table and the keys that it may hold.
-pub(crate) struct Section<'a> {
+pub struct Section<'a> {
     /// Its name in errors, such as `gate "shop"`.
     name: String,
     table: &'a DeTable<'a>,
@@ -68,7 +78,7 @@ pub(crate) struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// Opens a table whose header begins at byte `header` of the text.
-    pub(crate) fn open(
+    pub fn open(
         name: String,
         table: &'a DeTable<'a>,
         fields: &'static [Field],
@@ -86,9 +96,9 @@ impl<'a> Section<'a> {
         self.protocol = protocol;
     }
 
-    /// From now on the gate is one that stands before a simulation.
-    pub(crate) fn simulate(&mut self) {
-        self.before = Before::Simulation;
+    /// From now on the gate is one that stands before a simulation, and may have these methods.
+    pub(crate) fn simulate(&mut self, yardsticks: Yardsticks) {
+        self.before = Before::Simulation(yardsticks);
     }
 
     /// What the gate stands before.
@@ -107,7 +117,7 @@ impl<'a> Section<'a> {
     }
 
     /// The key's value, or its default if it is absent or wrong.
-    pub(crate) fn read<T>(&mut self, key: &str, parse: impl Fn(&DeValue<'_>) -> Result<T, Complaint>) -> T {
+    pub fn read<T>(&mut self, key: &str, parse: impl Fn(&DeValue<'_>) -> Result<T, Complaint>) -> T {
         if let Some(value) = self.read_given(key, &parse) {
             return value;
         }
@@ -119,7 +129,7 @@ impl<'a> Section<'a> {
     }
 
     /// The key's value, if it is there and right.
-    pub(crate) fn read_given<T>(
+    pub fn read_given<T>(
         &mut self,
         key: &str,
         parse: impl Fn(&DeValue<'_>) -> Result<T, Complaint>,
@@ -169,7 +179,7 @@ impl<'a> Section<'a> {
     }
 
     /// Whether the key is there, right or wrong.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
@@ -185,7 +195,7 @@ impl<'a> Section<'a> {
     }
 
     /// Notes what is wrong with a key, whether it is there or not.
-    pub(crate) fn complain(&mut self, key: &str, complaint: Complaint) {
+    pub fn complain(&mut self, key: &str, complaint: Complaint) {
         let given = self.table.get_key_value(key);
         let byte = given.map_or(self.header, |(_, value)| value.span().start);
         self.errors.push(Error {
@@ -204,7 +214,7 @@ impl<'a> Section<'a> {
 }
 
 /// Complains of a key that nothing knows.
-pub(crate) fn unknown_key(key: &str, position: Position, hint: Option<String>) -> Error {
+pub fn unknown_key(key: &str, position: Position, hint: Option<String>) -> Error {
     Error {
         position: Some(position),
         key: Some(key.to_owned()),
@@ -215,7 +225,7 @@ pub(crate) fn unknown_key(key: &str, position: Position, hint: Option<String>) -
 }
 
 /// What may have been meant by an unknown key.
-pub(crate) fn hint_for_unknown(key: &str, known: &[&str]) -> Option<String> {
+pub fn hint_for_unknown(key: &str, known: &[&str]) -> Option<String> {
     let lower = key.to_ascii_lowercase().replace('-', "_");
     if let Some((_, answer)) = FOREIGN_KEYS.iter().find(|(foreign, _)| *foreign == lower) {
         return Some((*answer).to_owned());

@@ -5,10 +5,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use admission::{Capacity, Controller};
-use sim::controllers;
 use toml::de::DeValue;
 
-use super::Before;
+use super::{Before, Yardsticks};
 use crate::complaint::Complaint;
 
 /// No time-out is longer: an operator who means "never" should say what he waits for.
@@ -23,7 +22,7 @@ const USERS_MAX: usize = 1000;
 const AGING_MAX: f64 = 1e6;
 
 /// A string.
-pub(crate) fn text(value: &DeValue<'_>) -> Result<String, Complaint> {
+pub fn text(value: &DeValue<'_>) -> Result<String, Complaint> {
     match value {
         DeValue::String(text) => Ok(text.clone().into_owned()),
         other => Err(Complaint::new(format!("{} isn't a string", what(other))).hint("put it in quotes")),
@@ -31,7 +30,7 @@ pub(crate) fn text(value: &DeValue<'_>) -> Result<String, Complaint> {
 }
 
 /// A list of strings, or one string with commas between them. Empty ones are none.
-pub(crate) fn texts(value: &DeValue<'_>) -> Result<Vec<String>, Complaint> {
+pub fn texts(value: &DeValue<'_>) -> Result<Vec<String>, Complaint> {
     let texts: Vec<String> = match value {
         DeValue::Array(values) => {
             values.iter().map(|value| text(value.get_ref())).collect::<Result<_, _>>()?
@@ -59,7 +58,7 @@ pub(crate) fn users(value: &DeValue<'_>) -> Result<Vec<String>, Complaint> {
 }
 
 /// `true` or `false`.
-pub(crate) fn boolean(value: &DeValue<'_>) -> Result<bool, Complaint> {
+pub fn boolean(value: &DeValue<'_>) -> Result<bool, Complaint> {
     match value {
         DeValue::Boolean(value) => Ok(*value),
         DeValue::String(text) if matches!(&**text, "true" | "false") => {
@@ -70,7 +69,7 @@ pub(crate) fn boolean(value: &DeValue<'_>) -> Result<bool, Complaint> {
 }
 
 /// A whole number in a range.
-pub(crate) fn integer(value: &DeValue<'_>, range: RangeInclusive<u64>) -> Result<u64, Complaint> {
+pub fn integer(value: &DeValue<'_>, range: RangeInclusive<u64>) -> Result<u64, Complaint> {
     let outside = || Complaint::new(format!("must be from {} to {}", range.start(), range.end()));
     match value {
         DeValue::Integer(integer) => u64::from_str_radix(integer.as_str(), integer.radix())
@@ -88,7 +87,7 @@ pub(crate) fn integer(value: &DeValue<'_>, range: RangeInclusive<u64>) -> Result
 }
 
 /// One of several names.
-pub(crate) fn choice<T: Copy>(value: &DeValue<'_>, choices: &[(&str, T)]) -> Result<T, Complaint> {
+pub fn choice<T: Copy>(value: &DeValue<'_>, choices: &[(&str, T)]) -> Result<T, Complaint> {
     let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
     let hint = format!("write {}", names.join(" or "));
     let DeValue::String(text) = value else {
@@ -126,25 +125,25 @@ fn meant<'a>(text: &str, mut names: impl Iterator<Item = &'a str> + Clone) -> Op
 }
 
 /// A duration above zero.
-pub(crate) fn some_time(value: &DeValue<'_>) -> Result<Duration, Complaint> {
+pub fn some_time(value: &DeValue<'_>) -> Result<Duration, Complaint> {
     let time = at_most_a_day(value)?;
     if time.is_zero() { Err(Complaint::new("must be more than zero")) } else { Ok(time) }
 }
 
 /// A duration from zero to a day.
-pub(crate) fn at_most_a_day(value: &DeValue<'_>) -> Result<Duration, Complaint> {
+pub fn at_most_a_day(value: &DeValue<'_>) -> Result<Duration, Complaint> {
     let time = duration(value)?;
     if time > DAY { Err(Complaint::new("must be at most \"24h\"")) } else { Ok(time) }
 }
 
 /// A duration of a simulation, which may last for years.
-pub(crate) fn long_time(value: &DeValue<'_>) -> Result<Duration, Complaint> {
+pub fn long_time(value: &DeValue<'_>) -> Result<Duration, Complaint> {
     let time = duration(value)?;
     if time > LONG_TIME_MAX { Err(Complaint::new("must be at most \"10years\"")) } else { Ok(time) }
 }
 
 /// Such a duration; `None` for none.
-pub(crate) fn time_or_none(value: &DeValue<'_>) -> Result<Option<Duration>, Complaint> {
+pub fn time_or_none(value: &DeValue<'_>) -> Result<Option<Duration>, Complaint> {
     match value {
         DeValue::String(text) if text == "none" => Ok(None),
         other => long_time(other).map(Some),
@@ -162,7 +161,7 @@ pub(crate) fn real(value: &DeValue<'_>) -> Result<f64, Complaint> {
 }
 
 /// A number from 0.
-pub(crate) fn amount(value: &DeValue<'_>) -> Result<f64, Complaint> {
+pub fn amount(value: &DeValue<'_>) -> Result<f64, Complaint> {
     let number = real(value)?;
     if number.is_finite() && number >= 0.0 {
         Ok(number)
@@ -172,7 +171,7 @@ pub(crate) fn amount(value: &DeValue<'_>) -> Result<f64, Complaint> {
 }
 
 /// Steps of an amount, in order of time: `[["0s", 100], ["1m", 200]]`.
-pub(crate) fn steps(value: &DeValue<'_>) -> Result<Vec<(Duration, f64)>, Complaint> {
+pub fn steps(value: &DeValue<'_>) -> Result<Vec<(Duration, f64)>, Complaint> {
     let wrong =
         || Complaint::new("isn't a list of steps").hint("write such as [[\"0s\", 100], [\"1m\", 200]]");
     let DeValue::Array(values) = value else { return Err(wrong()) };
@@ -191,7 +190,7 @@ pub(crate) fn steps(value: &DeValue<'_>) -> Result<Vec<(Duration, f64)>, Complai
 }
 
 /// Whole numbers, in order, with an amount each: `[[1, 1.0], [50, 0.9]]`.
-pub(crate) fn curve(value: &DeValue<'_>) -> Result<Vec<(u32, f64)>, Complaint> {
+pub fn curve(value: &DeValue<'_>) -> Result<Vec<(u32, f64)>, Complaint> {
     let wrong = || Complaint::new("isn't a list of points").hint("write such as [[1, 1.0], [50, 0.9]]");
     let DeValue::Array(values) = value else { return Err(wrong()) };
     let point = |value: &DeValue<'_>| match value {
@@ -205,7 +204,7 @@ pub(crate) fn curve(value: &DeValue<'_>) -> Result<Vec<(u32, f64)>, Complaint> {
 }
 
 /// A list of what `each` takes, not empty.
-pub(crate) fn list<T>(
+pub fn list<T>(
     value: &DeValue<'_>,
     each: impl Fn(&DeValue<'_>) -> Result<T, Complaint>,
 ) -> Result<Vec<T>, Complaint> {
@@ -225,7 +224,7 @@ pub(crate) fn list<T>(
 const LIST_MAX: usize = 1000;
 
 /// One amount from the beginning on, or steps of it.
-pub(crate) fn amount_or_steps(value: &DeValue<'_>) -> Result<Vec<(Duration, f64)>, Complaint> {
+pub fn amount_or_steps(value: &DeValue<'_>) -> Result<Vec<(Duration, f64)>, Complaint> {
     match value {
         DeValue::Array(_) => steps(value),
         other => Ok(vec![(Duration::ZERO, amount(other)?)]),
@@ -233,7 +232,7 @@ pub(crate) fn amount_or_steps(value: &DeValue<'_>) -> Result<Vec<(Duration, f64)
 }
 
 /// Names with an amount each: `{ read = 95, report = 5 }`.
-pub(crate) fn weights(value: &DeValue<'_>) -> Result<Vec<(String, f64)>, Complaint> {
+pub fn weights(value: &DeValue<'_>) -> Result<Vec<(String, f64)>, Complaint> {
     let DeValue::Table(table) = value else {
         let hint = "write such as { read = 95, report = 5 }";
         return Err(Complaint::new(format!("{} isn't a table", what(value))).hint(hint));
@@ -246,7 +245,7 @@ pub(crate) fn weights(value: &DeValue<'_>) -> Result<Vec<(String, f64)>, Complai
 }
 
 /// A whole number for each of some names.
-pub(crate) fn counts(value: &DeValue<'_>) -> Result<Vec<(String, u32)>, Complaint> {
+pub fn counts(value: &DeValue<'_>) -> Result<Vec<(String, u32)>, Complaint> {
     let DeValue::Table(table) = value else {
         let hint = "write such as { file = 4 }";
         return Err(Complaint::new(format!("{} isn't a table", what(value))).hint(hint));
@@ -259,7 +258,7 @@ pub(crate) fn counts(value: &DeValue<'_>) -> Result<Vec<(String, u32)>, Complain
 }
 
 /// A duration for each of some names.
-pub(crate) fn times(value: &DeValue<'_>) -> Result<Vec<(String, Duration)>, Complaint> {
+pub fn times(value: &DeValue<'_>) -> Result<Vec<(String, Duration)>, Complaint> {
     let DeValue::Table(table) = value else {
         let hint = "write such as { read = \"20ms\", report = \"3s\" }";
         return Err(Complaint::new(format!("{} isn't a table", what(value))).hint(hint));
@@ -336,6 +335,9 @@ pub(crate) const CONTROLLERS: &[(&str, Controller)] = &[
     ("parabola", Controller::Parabola),
 ];
 
+/// What an operator may know from papers and find in no gate before a service.
+const YARDSTICKS: [&str; 3] = ["vegas", "gradient2", "aimd"];
+
 /// What is wrong with a method of the laboratory before a service.
 pub(crate) fn laboratory(instead: &str) -> Complaint {
     let hint = format!("{instead}; a gate of `gatekeeper simulate` still takes this one");
@@ -350,11 +352,14 @@ pub(crate) fn capacity(value: &DeValue<'_>, before: Before) -> Result<Capacity, 
     if text == "none" {
         return Ok(Capacity::Unlimited);
     }
-    if let Some(&maker) = controllers::CAPACITIES.iter().find(|maker| maker.name == &**text) {
-        return match before {
-            Before::Simulation => Ok(Capacity::Found(Controller::Other(maker))),
-            Before::Service => Err(laboratory("write \"auto\"")),
-        };
+    match before {
+        Before::Simulation(Yardsticks { capacities, .. }) => {
+            if let Some(&maker) = capacities.iter().find(|maker| maker.name == &**text) {
+                return Ok(Capacity::Found(Controller::Other(maker)));
+            }
+        }
+        Before::Service if YARDSTICKS.contains(&&**text) => return Err(laboratory("write \"auto\"")),
+        Before::Service => {}
     }
     match CONTROLLERS.iter().find(|(name, _)| *name == &**text) {
         Some((_, controller)) => Ok(Capacity::Found(*controller)),
@@ -384,7 +389,7 @@ pub(crate) fn memory(value: &DeValue<'_>) -> Result<Option<u32>, Complaint> {
 }
 
 /// A bound; `None` for none.
-pub(crate) fn bound(value: &DeValue<'_>, most: u64) -> Result<Option<u64>, Complaint> {
+pub fn bound(value: &DeValue<'_>, most: u64) -> Result<Option<u64>, Complaint> {
     match value {
         DeValue::String(text) if text == "none" => Ok(None),
         DeValue::String(_) => Err(Complaint::new("isn't a bound").hint("write a whole number, or \"none\"")),
@@ -393,7 +398,7 @@ pub(crate) fn bound(value: &DeValue<'_>, most: u64) -> Result<Option<u64>, Compl
 }
 
 /// A string that isn't empty and fits into a start-up message or a file name.
-pub(crate) fn some_text(value: &DeValue<'_>) -> Result<String, Complaint> {
+pub fn some_text(value: &DeValue<'_>) -> Result<String, Complaint> {
     let text = text(value)?;
     if text.is_empty() {
         Err(Complaint::new("is empty").hint("leave it out"))

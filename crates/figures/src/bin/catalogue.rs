@@ -80,7 +80,7 @@ fn searched(rows: &[Row], progress: &Progress) -> Result<String, Error> {
 }
 
 fn trajectories(row: &Row) -> Result<String, Error> {
-    let gated = row.variants().filter(|variant| variant.name != config::WITHOUT_GATE);
+    let gated = row.variants().filter(|variant| variant.name != scenario::WITHOUT_GATE);
     let each = gated.map(|variant| catalogue::trajectory(row, &variant));
     Ok(each.collect::<Result<Vec<_>, _>>()?.join("\n"))
 }

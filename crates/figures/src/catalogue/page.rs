@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use config::FIXED_GATE;
+use scenario::FIXED_GATE;
 
 use super::cell::Cell;
 use super::mechanisms::{Loss, MECHANISMS};
@@ -11,7 +11,7 @@ use super::verdict::{Miss, misses};
 
 /// The columns: a gate's name in the files, and its heading.
 const COLUMNS: [(&str, &str); 5] = [
-    (config::WITHOUT_GATE, "no gate"),
+    (scenario::WITHOUT_GATE, "no gate"),
     (FIXED_GATE, "best fixed"),
     ("postgres", "before PostgreSQL (72)"),
     ("http", "before HTTP (200)"),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use admission::{Capacity, Policy};
-use config::{Experiment, FIXED_GATE, Goal, load_scenario};
+use scenario::{Experiment, FIXED_GATE, Goal};
 use sim::Scenario;
 
 use crate::error::Error;
@@ -86,7 +86,7 @@ impl Row {
 /// # Errors
 /// What is wrong with it.
 pub fn rows_of(file: &Path) -> Result<Vec<Row>, Error> {
-    let experiment = load_scenario(file).map_err(Error::Scenario)?;
+    let experiment = scenario::load(file).map_err(Error::Scenario)?;
     let text = std::fs::read_to_string(file).map_err(|source| Error::file("read", file, source))?;
     let comment = text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim);
     let about = comment.collect::<Vec<_>>().join(" ");

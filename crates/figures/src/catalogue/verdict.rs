@@ -1,6 +1,6 @@
 //! Whether a gate reaches the goals of a row, and what it misses.
 
-use config::{FIXED_GATE, WITHOUT_GATE};
+use scenario::{FIXED_GATE, WITHOUT_GATE};
 
 use super::cell::{Cell, Digest};
 use super::row::{Row, Seeds};

@@ -15,7 +15,8 @@ use std::fs;
 use std::num::NonZero;
 
 use admission::ClassId;
-use config::{Experiment, LongLimit, World};
+use config::{LongLimit, World};
+use scenario::Experiment;
 use sim::{Arrival, Arrivals, Collapse, Distribution, Kind, Mix, Scenario, Source, Upstream};
 
 use crate::Failure;
@@ -68,7 +69,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<String, Failure> {
             config::amended(&world, &args.gate.given).map_err(|errors| Failure::Usage(errors.to_string()))?;
         variants.push(("with the flags".to_owned(), with_gate(&base, &recorded, &other)?));
     }
-    variants.push((config::WITHOUT_GATE.to_owned(), base));
+    variants.push((scenario::WITHOUT_GATE.to_owned(), base));
     let experiment = Experiment { variants, seeds: 1, sweep: None, goal: None, cores_are_told: true };
     if let Some(directory) = &args.output {
         fs::create_dir_all(directory)

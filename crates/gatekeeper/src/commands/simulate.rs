@@ -8,8 +8,8 @@ use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use config::Experiment;
 use indicatif::{ProgressBar, ProgressStyle};
+use scenario::Experiment;
 use sim::{Observer, Run, Sample, Scenario, Steering, Summary};
 
 use crate::Failure;
@@ -28,8 +28,7 @@ pub(super) struct Outcome {
 
 /// The tables, and where the files are.
 pub(crate) fn simulate(args: &SimulateArgs) -> Result<String, Failure> {
-    let experiment =
-        config::load_scenario(&args.file).map_err(|errors| Failure::Usage(errors.to_string()))?;
+    let experiment = scenario::load(&args.file).map_err(|errors| Failure::Usage(errors.to_string()))?;
     if let Some(directory) = &args.output {
         fs::create_dir_all(directory)
             .map_err(|error| Failure::Runtime(format!("cannot make {}: {error}", directory.display())))?;

@@ -1,5 +1,5 @@
-//! Walls between the rooms of protocols. The room of one protocol names no other, and what stands outside
-//! names none. The files that put gates together are the doors.
+//! Walls between the rooms of protocols, and between crates. The room of one protocol names no other, and
+//! what stands outside names none. The files that put gates together are the doors.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,6 +24,24 @@ const DOORS: [(&str, &str); 10] = [
     ("crates/gatekeeper/src/handover/give.rs", "passes PostgreSQL's cancel requests to the successor"),
     ("crates/gatekeeper/src/handover/take.rs", "passes PostgreSQL's cancel requests to the process before"),
 ];
+
+/// Crates that mustn't depend on others, not even in tests, and why.
+const STRANGERS: [(&str, &str, &str); 4] = [
+    ("config", "sim", "an operator's configuration knows nothing of the simulator"),
+    ("proxy", "sim", "gates in real time know nothing of the simulator"),
+    ("proxy", "bench", "tests have private servers from `testbed`"),
+    ("wire", "bench", "tests have private servers from `testbed`"),
+];
+
+#[test]
+fn crates_do_not_depend_on_strangers() {
+    super::check(|path, text| {
+        let is_of = |name: &str| path == Path::new("crates").join(name).join("Cargo.toml");
+        let depends_on = |other: &str| text.lines().any(|line| line.starts_with(&format!("{other} = ")));
+        let found = STRANGERS.iter().filter(|(name, other, _)| is_of(name) && depends_on(other));
+        found.map(|(_, other, why)| format!("depends on `{other}`: {why}")).collect()
+    });
+}
 
 #[test]
 fn no_protocol_is_named_outside_its_room() {

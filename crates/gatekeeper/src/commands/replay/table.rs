@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use config::Experiment;
+use scenario::Experiment;
 use sim::Figures;
 
 use super::super::simulate::Outcome;

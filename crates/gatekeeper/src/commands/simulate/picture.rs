@@ -1,7 +1,7 @@
 //! The result of a simulation as curves: over time, of the first seed of each gate; or over what is swept,
 //! with the mean of all seeds.
 
-use config::{Experiment, Sweep};
+use scenario::{Experiment, Sweep};
 use sim::plot::{Curve, Panel, Plot, Scale};
 use sim::{Sample, Summary};
 

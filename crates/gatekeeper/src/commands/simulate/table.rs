@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use config::{Experiment, Sweep};
+use scenario::{Experiment, Sweep};
 use sim::{Figures, Service, Times};
 
 use super::Outcome;

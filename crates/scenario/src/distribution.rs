@@ -5,14 +5,13 @@ use std::time::Duration;
 use sim::Distribution;
 use toml::de::DeValue;
 
-use crate::complaint::Complaint;
-use crate::raw;
+use config::reader::{self, Complaint};
 
 const FORMS: &str = "write such as \"5ms\", \"exponential 5ms\", \"lognormal 5ms cv 0.5\", \"hyperexponential 5ms cv 3\", \"uniform 1ms to 9ms\" or \"pareto 1.1 from 1ms to 10s\"";
 
 /// Reads a distribution.
 pub(super) fn read(value: &DeValue<'_>) -> Result<Distribution, Complaint> {
-    let text = raw::text(value)?;
+    let text = reader::text(value)?;
     let found = parse(&text).ok_or_else(|| Complaint::new("isn't a distribution of times").hint(FORMS))?;
     match found.fault() {
         Some(fault) => Err(Complaint::new(format!("can't be: {fault}"))),

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use config::reader::{self, Complaint, hint_for_unknown};
 use sim::Kind;
 use toml::de::DeTable;
 
 use super::Reader;
-use crate::checked;
-use crate::complaint::Complaint;
-use crate::raw::{self, GOAL, hint_for_unknown};
+use crate::keys::GOAL;
 
 /// The name of the gate with the best fixed number that is known.
 pub const FIXED_GATE: &str = "fixed";
@@ -39,19 +38,19 @@ impl Reader<'_> {
     pub(super) fn goal(&mut self, top: &DeTable<'_>, types: &[Kind], has_fixed: bool) -> Option<Goal> {
         top.get("goal")?;
         let empty = DeTable::new();
-        let (table, at) = checked::single_table(top, "goal", &empty, self.text, self.errors);
+        let (table, at) = reader::single_table(top, "goal", &empty, self.text, self.errors);
         let mut section = self.section("goal".to_owned(), (table, at), GOAL);
         let mut goal = Goal {
-            mean_of_ungated: section.read_given("mean_of_ungated", raw::amount),
-            mean_of_fixed: section.read_given("mean_of_fixed", raw::amount),
-            served_of_ungated: section.read_given("served_of_ungated", raw::amount),
-            served_of_fixed: section.read_given("served_of_fixed", raw::amount),
-            lost: section.read_given("lost", raw::amount),
-            whole_of_ungated: section.read_given("whole_of_ungated", raw::amount),
-            whole_of_fixed: section.read_given("whole_of_fixed", raw::amount),
+            mean_of_ungated: section.read_given("mean_of_ungated", reader::amount),
+            mean_of_fixed: section.read_given("mean_of_fixed", reader::amount),
+            served_of_ungated: section.read_given("served_of_ungated", reader::amount),
+            served_of_fixed: section.read_given("served_of_fixed", reader::amount),
+            lost: section.read_given("lost", reader::amount),
+            whole_of_ungated: section.read_given("whole_of_ungated", reader::amount),
+            whole_of_fixed: section.read_given("whole_of_fixed", reader::amount),
             means: Vec::new(),
         };
-        for (name, most) in section.read_given("means", raw::times).unwrap_or_default() {
+        for (name, most) in section.read_given("means", reader::times).unwrap_or_default() {
             match types.iter().position(|kind| kind.name == name) {
                 Some(at) => goal.means.push((at, most)),
                 None => {

@@ -1,12 +1,11 @@
 //! What is varied from point to point: the number of clients, how much is offered, or the number of cores.
 
+use config::reader::{self, Complaint};
 use sim::{Arrivals, Mix, Rate, Scenario, Source};
 use toml::de::DeTable;
 
 use super::{Experiment, Reader};
-use crate::checked;
-use crate::complaint::Complaint;
-use crate::raw::{self, SWEEP};
+use crate::keys::SWEEP;
 
 /// The points of an experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,14 +124,14 @@ impl Reader<'_> {
     pub(super) fn sweep(&mut self, top: &DeTable<'_>, base: &Scenario) -> Option<Sweep> {
         top.get("sweep")?;
         let empty = DeTable::new();
-        let (table, at) = checked::single_table(top, "sweep", &empty, self.text, self.errors);
+        let (table, at) = reader::single_table(top, "sweep", &empty, self.text, self.errors);
         let mut section = self.section("sweep".to_owned(), (table, at), SWEEP);
         let clients = section.read_given("clients", |value| {
-            raw::list(value, |clients| checked::number(clients, 1, 1_000_000))
+            reader::list(value, |clients| reader::number(clients, 1, 1_000_000))
         });
-        let utilization = section.read_given("utilization", |value| raw::list(value, raw::amount));
-        let cores =
-            section.read_given("cores", |value| raw::list(value, |cores| checked::number(cores, 1, 10_000)));
+        let utilization = section.read_given("utilization", |value| reader::list(value, reader::amount));
+        let cores = section
+            .read_given("cores", |value| reader::list(value, |cores| reader::number(cores, 1, 10_000)));
         let is_closed = |source: &Source| matches!(source.arrivals, Arrivals::Closed { .. });
         match (clients, utilization, cores) {
             (Some(clients), None, None) => {

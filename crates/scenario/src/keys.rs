@@ -1,12 +1,12 @@
 //! The keys of a scenario file.
 
-use super::FieldDefault::{Derived, Required, Value};
-use super::{Field, Form};
+use config::FieldDefault::{self, Derived, Required, Value};
+use config::{Field, Form};
 
 const fn field(
     key: &'static str,
     takes: &'static str,
-    default: super::FieldDefault,
+    default: FieldDefault,
     doc: &'static str,
     reason: &'static str,
 ) -> Field {
@@ -17,7 +17,7 @@ const TIME: &str = "a duration";
 const DISTRIBUTION: &str = "a distribution of times";
 
 /// The keys of `[scenario]`.
-pub const SCENARIO: &[Field] = &[
+pub(crate) const SCENARIO: &[Field] = &[
     field(
         "seed",
         "0 to 2^53",
@@ -92,7 +92,7 @@ pub const SCENARIO: &[Field] = &[
 ];
 
 /// The keys of a `[[type]]`.
-pub const TYPE: &[Field] = &[
+pub(crate) const TYPE: &[Field] = &[
     field("name", "a name, unique", Required, "The request type.", "It can't be guessed."),
     field(
         "service_time",
@@ -127,7 +127,7 @@ pub const TYPE: &[Field] = &[
 ];
 
 /// The keys of `[sweep]`.
-pub const SWEEP: &[Field] = &[
+pub(crate) const SWEEP: &[Field] = &[
     field(
         "clients",
         "a list of numbers from 1 to 1000000: `[50, 100, 200]`",
@@ -153,7 +153,7 @@ pub const SWEEP: &[Field] = &[
 ];
 
 /// The keys of `[goal]`.
-pub const GOAL: &[Field] = &[
+pub(crate) const GOAL: &[Field] = &[
     field(
         "mean_of_ungated",
         "a number",
@@ -216,7 +216,7 @@ pub const GOAL: &[Field] = &[
 ];
 
 /// The keys of a `[[source]]`.
-pub const SOURCE: &[Field] = &[
+pub(crate) const SOURCE: &[Field] = &[
     field(
         "class",
         "a name",
@@ -341,7 +341,7 @@ pub const SOURCE: &[Field] = &[
 ];
 
 /// The keys of `[application]`.
-pub const APPLICATION: &[Field] = &[
+pub(crate) const APPLICATION: &[Field] = &[
     field(
         "connections",
         "1 to 1000000",
@@ -359,7 +359,7 @@ pub const APPLICATION: &[Field] = &[
 ];
 
 /// The keys of `[upstream]`.
-pub const UPSTREAM: &[Field] = &[
+pub(crate) const UPSTREAM: &[Field] = &[
     field(
         "service",
         "`\"sharing\"`, `\"fifo\"`, `\"shortest-first\"` or `\"shortest-remaining\"`",

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use config::reader::Complaint;
 use sim::{Arrival, Arrivals};
 
 use super::read_file;
-use crate::complaint::Complaint;
 
 /// The longest file of recorded requests: some ten million of them.
 const BYTES_MAX: u64 = 1 << 28;

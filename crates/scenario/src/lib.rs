@@ -7,6 +7,8 @@
 mod application;
 mod distribution;
 mod goal;
+mod keys;
+mod reference;
 mod replay;
 mod sessions;
 mod sweep;
@@ -17,24 +19,24 @@ use std::path::Path;
 use std::time::Duration;
 
 use admission::{ClassId, Policy};
+use config::reader::{self, Complaint, Section, Yardsticks, hint_for_unknown, single_table, unknown_key};
+use config::{Error, Errors, Field, GATE, Origin, Position};
 use sim::{
     Abandoned, Application, Arrivals, Collapse, Distribution, End, Kind, Mix, Patience, Phase, Rate,
-    Scenario, Service, Source, Upstream,
+    Scenario, Service, Source, Upstream, controllers,
 };
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::checked::{self, single_table};
-use crate::complaint::Complaint;
-use crate::error::{Error, Errors, Origin, Position};
-use crate::raw::{
-    self, APPLICATION, GATE, SCENARIO, SOURCE, Section, TYPE, UPSTREAM, hint_for_unknown, unknown_key,
-};
-
 use application::Tables;
 pub use goal::{FIXED_GATE, Goal};
+use keys::{APPLICATION, SCENARIO, SOURCE, TYPE, UPSTREAM};
+pub use reference::reference;
 pub use sweep::Sweep;
 
+/// The published methods that a simulated gate may have.
+const YARDSTICKS: Yardsticks =
+    Yardsticks { capacities: &controllers::CAPACITIES, rejections: &[controllers::CODEL] };
 /// The name of the variant without a gate.
 pub const WITHOUT_GATE: &str = "without a gate";
 /// The most types, sources or gates of a file.
@@ -59,9 +61,9 @@ pub struct Experiment {
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn load_scenario(path: &Path) -> Result<Experiment, Errors> {
+pub fn load(path: &Path) -> Result<Experiment, Errors> {
     let origin = Origin::File(path.to_owned());
-    let text = read_file(path, crate::FILE_BYTES_MAX)
+    let text = read_file(path, config::FILE_BYTES_MAX)
         .map_err(|complaint| Errors::one(origin.clone(), Error::new(complaint.why)))?;
     let mut errors = Vec::new();
     let (document, syntax) = DeTable::parse_recoverable(&text);
@@ -126,16 +128,16 @@ impl<'a> Reader<'a> {
         let (table, at) = single_table(top, "scenario", &empty, self.text, self.errors);
         let section = &mut self.section("scenario".to_owned(), (table, at), SCENARIO);
         let base = read_scenario(section, base);
-        let seeds = section.read("seeds", |value| raw::integer(value, 1..=1000));
-        let without_gate = section.read("without_gate", raw::boolean);
-        let config = section.read_given("config", raw::text);
+        let seeds = section.read("seeds", |value| reader::integer(value, 1..=1000));
+        let without_gate = section.read("without_gate", reader::boolean);
+        let config = section.read_given("config", reader::text);
         let names: Vec<&str> = base.types.iter().map(|kind| kind.name.as_str()).collect();
         let mut variants = Vec::new();
         if without_gate {
             variants.push((WITHOUT_GATE.to_owned(), no_gate()));
         }
         if let Some(file) = config {
-            let world = crate::load(&self.directory.join(file))?;
+            let world = config::load(&self.directory.join(file))?;
             let number = |name: &str| names.iter().position(|known| *known == name);
             let key = |name: &str| number(name).map(Scenario::request_type);
             variants.extend(world.gates.iter().map(|gate| (gate.name.clone(), gate.policy_of(key))));
@@ -168,7 +170,7 @@ impl<'a> Reader<'a> {
         &'s mut self,
         name: String,
         (table, at): Table<'s>,
-        fields: &'static [raw::Field],
+        fields: &'static [Field],
     ) -> Section<'s> {
         Section::open(name, table, fields, (self.text, at), self.errors)
     }
@@ -212,12 +214,12 @@ impl<'a> Reader<'a> {
         let mut tables = Vec::new();
         for (number, table) in self.tables(top, "type", true).into_iter().enumerate() {
             let mut section = self.section(titled("type", number, table.0), table, TYPE);
-            let name = required(&mut section, "name", raw::some_text).unwrap_or_default();
+            let name = required(&mut section, "name", reader::some_text).unwrap_or_default();
             if types.iter().any(|(other, _)| other.name == name) {
                 section.complain("name", Complaint::new("another type has this name"));
             }
             let service_time = required(&mut section, "service_time", distribution::read);
-            let lock = section.read_given("lock", raw::some_text);
+            let lock = section.read_given("lock", reader::some_text);
             let number_of = |lock: &String| {
                 let known = locks.iter().position(|other| other == lock);
                 known.unwrap_or_else(|| {
@@ -226,8 +228,8 @@ impl<'a> Reader<'a> {
                 }) as u32
             };
             let kind = Kind {
-                known: section.read_given("known", raw::some_time),
-                weight: section.read("weight", |value| checked::number(value, 0, 1_000_000)),
+                known: section.read_given("known", reader::some_time),
+                weight: section.read("weight", |value| reader::number(value, 0, 1_000_000)),
                 lock: lock.as_ref().map(number_of),
                 ..Kind::new(name, service_time.unwrap_or(Distribution::Fixed(Duration::ZERO)))
             };
@@ -251,13 +253,14 @@ impl<'a> Reader<'a> {
         let empty = DeTable::new();
         let (table, at) = single_table(top, "upstream", &empty, self.text, self.errors);
         let mut section = self.section("upstream".to_owned(), (table, at), UPSTREAM);
-        let cores = section.read("cores", |value| checked::number(value, 1, 10_000));
+        let cores = section.read("cores", |value| reader::number(value, 1, 10_000));
         let cores_are_told = section.has("cores");
         let collapse = read_collapse(&mut section);
         const SERVICES: &[(&str, u8)] =
             &[("sharing", 0), ("fifo", 1), ("shortest-first", 2), ("shortest-remaining", 3)];
-        let at_once = section.read("at_once", |value| raw::bound(value, 1_000_000)).map(|most| most as u32);
-        let service = match section.read("service", |value| raw::choice(value, SERVICES)) {
+        let at_once =
+            section.read("at_once", |value| reader::bound(value, 1_000_000)).map(|most| most as u32);
+        let service = match section.read("service", |value| reader::choice(value, SERVICES)) {
             0 => Service::Sharing { cores, collapse },
             1 => Service::Fifo { servers: cores },
             2 => Service::ShortestFirst { servers: cores },
@@ -267,10 +270,10 @@ impl<'a> Reader<'a> {
             service,
             replicas: 1,
             at_once,
-            speed: section.read("speed", raw::steps),
-            round_trip: section.read("round_trip", raw::at_most_a_day),
-            input_output: section.read("input_output", raw::amount),
-            conflicts: section.read("conflicts", raw::curve),
+            speed: section.read("speed", reader::steps),
+            round_trip: section.read("round_trip", reader::at_most_a_day),
+            input_output: section.read("input_output", reader::amount),
+            conflicts: section.read("conflicts", reader::curve),
         };
         (upstream, cores_are_told)
     }
@@ -297,24 +300,25 @@ impl<'a> Reader<'a> {
             arrivals: arrivals?,
             mix: sessions.map_or(Mix::Shares(shares), Mix::Sessions),
             patience: Patience {
-                timeout: section.read("timeout", raw::time_or_none),
-                abandoned: section.read("abandoned", |value| raw::choice(value, ABANDONED)),
-                retries: section.read("retries", |value| checked::number(value, 0, 1000)),
-                back_off: section.read("back_off", raw::at_most_a_day),
+                timeout: section.read("timeout", reader::time_or_none),
+                abandoned: section.read("abandoned", |value| reader::choice(value, ABANDONED)),
+                retries: section.read("retries", |value| reader::number(value, 0, 1000)),
+                back_off: section.read("back_off", reader::at_most_a_day),
             },
-            class: section.read("class", |value| Ok(ClassId::named(&raw::some_text(value)?))),
-            deadline: section.read("deadline", raw::time_or_none),
+            class: section.read("class", |value| Ok(ClassId::named(&reader::some_text(value)?))),
+            deadline: section.read("deadline", reader::time_or_none),
             then,
-            from: section.read("from", raw::long_time),
-            joining: section.read("joining", raw::long_time),
-            until: section.read("until", raw::time_or_none),
+            from: section.read("from", reader::long_time),
+            joining: section.read("joining", reader::long_time),
+            until: section.read("until", reader::time_or_none),
         })
     }
 
     fn gates(&mut self, top: &DeTable<'_>, names: &[&str], variants: &mut Vec<(String, Policy)>) {
         for (number, table) in self.tables(top, "gate", false).into_iter().enumerate() {
             let mut section = self.section(titled("gate", number, table.0), table, GATE);
-            let (name, policy) = checked::read_simulated(&mut section, names, Scenario::request_type);
+            let (name, policy) =
+                reader::read_simulated(&mut section, names, Scenario::request_type, YARDSTICKS);
             if variants.iter().any(|(other, _)| *other == name) {
                 let hint = "say how each is to be called in the table";
                 section.complain("name", Complaint::new("another gate has this name").hint(hint));
@@ -363,14 +367,14 @@ fn required<T>(
 fn read_scenario(section: &mut Section<'_>, base: Scenario) -> Scenario {
     const ENDS: &[(&str, End)] = &[("drained", End::Drained), ("cut", End::Cut)];
     let scenario = Scenario {
-        seed: section.read("seed", |value| raw::integer(value, 0..=1 << 53)),
-        duration: section.read("duration", raw::long_time),
-        warm_up: section.read("warm_up", raw::long_time),
-        end: section.read("end", |value| raw::choice(value, ENDS)),
-        in_time: section.read("in_time", raw::time_or_none),
-        tick: section.read("tick", raw::some_time),
-        learning: section.read("learning", raw::boolean),
-        requests_max: section.read("requests_max", |value| checked::number(value, 1, 100_000_000)) as usize,
+        seed: section.read("seed", |value| reader::integer(value, 0..=1 << 53)),
+        duration: section.read("duration", reader::long_time),
+        warm_up: section.read("warm_up", reader::long_time),
+        end: section.read("end", |value| reader::choice(value, ENDS)),
+        in_time: section.read("in_time", reader::time_or_none),
+        tick: section.read("tick", reader::some_time),
+        learning: section.read("learning", reader::boolean),
+        requests_max: section.read("requests_max", |value| reader::number(value, 1, 100_000_000)) as usize,
         ..base
     };
     if scenario.warm_up >= scenario.duration {
@@ -380,7 +384,7 @@ fn read_scenario(section: &mut Section<'_>, base: Scenario) -> Scenario {
 }
 
 fn read_mix(section: &mut Section<'_>, types: &[(Kind, Option<String>)]) -> Vec<f64> {
-    let Some(given) = section.read_given("mix", raw::weights) else { return vec![1.0; types.len()] };
+    let Some(given) = section.read_given("mix", reader::weights) else { return vec![1.0; types.len()] };
     let mut shares = vec![0.0; types.len()];
     for (name, weight) in given {
         match types.iter().position(|(kind, _)| kind.name == name) {
@@ -399,7 +403,7 @@ fn read_mix(section: &mut Section<'_>, types: &[(Kind, Option<String>)]) -> Vec<
 /// Reads the requests that clients send together after their first answer.
 fn read_then(section: &mut Section<'_>, names: &[&str]) -> Vec<(u32, u32)> {
     let mut then = Vec::new();
-    for (name, count) in section.read_given("then", raw::counts).unwrap_or_default() {
+    for (name, count) in section.read_given("then", reader::counts).unwrap_or_default() {
         match names.iter().position(|known| *known == name) {
             Some(at) => then.push((at as u32, count)),
             None => {
@@ -420,27 +424,27 @@ fn read_arrivals(
 ) -> Option<Arrivals> {
     const KINDS: &[(&str, u8)] =
         &[("poisson", 0), ("regular", 1), ("on-off", 2), ("closed", 3), ("replay", 4)];
-    let kind = section.read("arrivals", |value| raw::choice(value, KINDS));
+    let kind = section.read("arrivals", |value| reader::choice(value, KINDS));
     let phase = |section: &mut Section<'_>, rate, lasts| Phase {
-        rate: section.read(rate, raw::amount),
+        rate: section.read(rate, reader::amount),
         lasts: section.read(lasts, distribution::read),
     };
     let think = section.read("think", distribution::read);
-    let think_max = section.read("think_max", raw::time_or_none);
-    let clients = section.read("clients", |value| checked::number(value, 1, 1_000_000));
+    let think_max = section.read("think_max", reader::time_or_none);
+    let clients = section.read("clients", |value| reader::number(value, 1, 1_000_000));
     let (on, off) = (phase(section, "on_rate", "on_lasts"), phase(section, "off_rate", "off_lasts"));
     match kind {
         0 => Some(Arrivals::Poisson(read_rate(section, full)?)),
         1 => Some(Arrivals::Regular(read_rate(section, full)?)),
         2 => Some(Arrivals::OnOff { on, off }),
         3 => Some(Arrivals::Closed { clients, think, think_max }),
-        _ => required(section, "replay", |value| replay(&raw::text(value)?)),
+        _ => required(section, "replay", |value| replay(&reader::text(value)?)),
     }
 }
 
 fn read_rate(section: &mut Section<'_>, full: f64) -> Option<Rate> {
-    let rate = section.read_given("rate", raw::amount_or_steps);
-    let utilization = section.read_given("utilization", raw::amount_or_steps);
+    let rate = section.read_given("rate", reader::amount_or_steps);
+    let utilization = section.read_given("utilization", reader::amount_or_steps);
     match (rate, utilization) {
         (Some(steps), None) => Some(Rate::steps(steps)),
         (None, Some(steps)) => {
@@ -475,30 +479,30 @@ fn read_collapse(section: &mut Section<'_>) -> Collapse {
         ("measured", 6),
     ];
     let weight =
-        |section: &mut Section<'_>, key| section.read(key, |value| checked::number(value, 0, 1_000_000));
-    let after = section.read("after", raw::amount);
-    let recovers = |value: &DeValue<'_>| raw::bound(value, 1_000_000);
-    match section.read("collapse", |value| raw::choice(value, COLLAPSES)) {
+        |section: &mut Section<'_>, key| section.read(key, |value| reader::number(value, 0, 1_000_000));
+    let after = section.read("after", reader::amount);
+    let recovers = |value: &DeValue<'_>| reader::bound(value, 1_000_000);
+    match section.read("collapse", |value| reader::choice(value, COLLAPSES)) {
         0 => Collapse::None,
         1 => Collapse::Cliff { plateau: weight(section, "plateau"), after },
         2 => Collapse::Deadlocks {
             best: weight(section, "best"),
             worst: weight(section, "worst"),
-            factor: section.read("factor", raw::amount),
+            factor: section.read("factor", reader::amount),
         },
         3 => Collapse::Locks {
-            handover: section.read("handover", raw::amount),
-            burn: section.read("burn", raw::amount),
+            handover: section.read("handover", reader::amount),
+            burn: section.read("burn", reader::amount),
         },
         4 => Collapse::Memory {
             limit: weight(section, "limit"),
             after,
             recovers_below: section.read("recovers_below", recovers).map(|below| below as u32),
         },
-        6 => Collapse::Measured { points: section.read("measured", raw::curve) },
+        6 => Collapse::Measured { points: section.read("measured", reader::curve) },
         _ => Collapse::Thrashing {
-            half: section.read("half", raw::amount),
-            power: section.read("power", |value| checked::number(value, 0, 100)),
+            half: section.read("half", reader::amount),
+            power: section.read("power", |value| reader::number(value, 0, 100)),
         },
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use admission::{Capacity, Controller, Order, Rejection, Work};
-use config::{Experiment, WITHOUT_GATE, load_scenario};
+use scenario::{Experiment, WITHOUT_GATE};
 use sim::{
     Abandoned, Application, Arrivals, Collapse, Distribution, End, Mix, Rate, Service, Sessions, TableLock,
     controllers,
@@ -33,7 +33,7 @@ fn directory(files: &[(&str, &str)]) -> TempDir {
 
 fn read(text: &str) -> Result<Experiment, Vec<String>> {
     let directory = directory(&[("s.toml", text)]);
-    load_scenario(&directory.path().join("s.toml")).map_err(|errors| {
+    scenario::load(&directory.path().join("s.toml")).map_err(|errors| {
         let place = format!("{}/", directory.path().display());
         errors.to_string().replace(&place, "").lines().map(str::to_owned).collect()
     })
@@ -148,7 +148,7 @@ fn a_configuration_is_simulated_as_it_is() {
     let config = "[[gate]]\nname = \"shop\"\nupstream = \"db:5432\"\nconnections = 7\nlong_limit = 3\nmax_clients = 50\n";
     let scenario = format!("[scenario]\nconfig = \"g.toml\"\n{SMALL}");
     let files = directory(&[("s.toml", &scenario), ("g.toml", config)]);
-    let experiment = load_scenario(&files.path().join("s.toml")).unwrap();
+    let experiment = scenario::load(&files.path().join("s.toml")).unwrap();
     let (name, scenario) = &experiment.variants[1];
     assert_eq!(
         (name.as_str(), scenario.policy.connections, scenario.policy.long_limit),
@@ -161,7 +161,7 @@ fn a_configuration_is_simulated_as_it_is() {
     assert_eq!(pasted.variants[1].1.policy, scenario.policy);
 
     fs::write(files.path().join("g.toml"), "[[gate]]\nupstream = \"db\"\nconections = 7\n").unwrap();
-    let said = load_scenario(&files.path().join("s.toml")).unwrap_err().to_string();
+    let said = scenario::load(&files.path().join("s.toml")).unwrap_err().to_string();
     assert!(said.contains("g.toml:3: gate: conections: there is no such key; did you mean"), "{said}");
 }
 
@@ -214,16 +214,16 @@ fn sessions_may_stand_in_a_file_of_their_own() {
         ("s.toml", &text),
         ("pages.toml", "first = \"read\"\nstays = true\n[next]\nread = { read = 1 }\n"),
     ]);
-    let experiment = load_scenario(&files.path().join("s.toml")).unwrap();
+    let experiment = scenario::load(&files.path().join("s.toml")).unwrap();
     let source = &experiment.variants[0].1.sources[0];
     let sessions = Sessions { first: 0, next: vec![vec![1.0]], lasts: None, stays: true };
     assert_eq!(source.mix, Mix::Sessions(sessions));
     assert_eq!(source.joining, Duration::from_secs(20));
     fs::write(files.path().join("pages.toml"), "first = \"write\"\n[next]\n").unwrap();
-    let said = load_scenario(&files.path().join("s.toml")).unwrap_err().to_string();
+    let said = scenario::load(&files.path().join("s.toml")).unwrap_err().to_string();
     assert!(said.contains("pages.toml names the type \"write\", which isn't there"), "{said}");
     fs::remove_file(files.path().join("pages.toml")).unwrap();
-    let said = load_scenario(&files.path().join("s.toml")).unwrap_err().to_string();
+    let said = scenario::load(&files.path().join("s.toml")).unwrap_err().to_string();
     assert!(said.contains("pages.toml cannot be read"), "{said}");
 }
 
@@ -291,12 +291,12 @@ fn a_service_may_be_as_it_was_measured_and_a_gate_told_what_types_take() {
 fn recorded_requests_are_read_from_beside_the_scenario() {
     let text = SMALL.replace("rate = 100", "arrivals = \"replay\"\nreplay = \"r.csv\"");
     let files = directory(&[("s.toml", &text), ("r.csv", "0.5,read,0.001\n")]);
-    let experiment = load_scenario(&files.path().join("s.toml")).unwrap();
+    let experiment = scenario::load(&files.path().join("s.toml")).unwrap();
     assert!(
         matches!(&experiment.variants[0].1.sources[0].arrivals, Arrivals::Replayed(all) if all.len() == 1)
     );
     fs::write(files.path().join("r.csv"), "0.5,write\n").unwrap();
-    let said = load_scenario(&files.path().join("s.toml")).unwrap_err().to_string();
+    let said = scenario::load(&files.path().join("s.toml")).unwrap_err().to_string();
     assert!(
         said.contains("s.toml:8: source 1: replay = \"r.csv\": line 1: there is no type \"write\""),
         "{said}"
@@ -363,7 +363,7 @@ fn what_is_missing_is_said() {
     assert!(read(&twice).unwrap_err()[0].contains("says what `rate` says already"));
     let nothing = format!("[scenario]\nwithout_gate = false\n{SMALL}");
     assert!(read(&nothing).unwrap_err()[0].contains("there is no gate"));
-    let gone = load_scenario(Path::new("/nonexistent/s.toml")).unwrap_err().to_string();
+    let gone = scenario::load(Path::new("/nonexistent/s.toml")).unwrap_err().to_string();
     assert!(gone.contains("/nonexistent/s.toml: cannot be read"), "{gone}");
 }
 
@@ -374,7 +374,7 @@ fn the_example_scenarios_can_be_run() {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "toml") {
-            let experiment = load_scenario(&path).unwrap_or_else(|errors| panic!("{errors}"));
+            let experiment = scenario::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
             assert!(experiment.variants.len() > 1, "{}", path.display());
             count += 1;
         }

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
+use config::reader::{self, Complaint, hint_for_unknown};
 use sim::{Distribution, Sessions};
 use toml::de::{DeTable, DeValue};
 
 use super::{distribution, read_file};
-use crate::complaint::Complaint;
-use crate::raw::{self, hint_for_unknown};
 
 const KEYS: [&str; 4] = ["first", "lasts", "next", "stays"];
 
@@ -15,7 +14,7 @@ const KEYS: [&str; 4] = ["first", "lasts", "next", "stays"];
 /// types.
 pub(super) fn read(value: &DeValue<'_>, names: &[&str], directory: &Path) -> Result<Sessions, Complaint> {
     let DeValue::String(file) = value else { return table(value, names) };
-    let text = read_file(&directory.join(&**file), crate::FILE_BYTES_MAX)
+    let text = read_file(&directory.join(&**file), config::FILE_BYTES_MAX)
         .map_err(|complaint| Complaint::new(format!("{file} {}", complaint.why)))?;
     let document = DeTable::parse(&text)
         .map_err(|error| Complaint::new(format!("{file} isn't TOML: {}", error.message())))?;
@@ -32,9 +31,9 @@ fn table(value: &DeValue<'_>, names: &[&str]) -> Result<Sessions, Complaint> {
         return Err(Complaint { hint, ..Complaint::new(format!("has no key {:?}", key.get_ref())) });
     }
     let given = |key: &str| table.get(key).map(toml::Spanned::get_ref);
-    let first = raw::text(given("first").ok_or_else(|| wrong("doesn't say which type is `first`"))?)?;
+    let first = reader::text(given("first").ok_or_else(|| wrong("doesn't say which type is `first`"))?)?;
     let lasts: Option<Distribution> = given("lasts").map(distribution::read).transpose()?;
-    let stays = given("stays").map(raw::boolean).transpose()?.unwrap_or_default();
+    let stays = given("stays").map(reader::boolean).transpose()?.unwrap_or_default();
     let Some(DeValue::Table(followers)) = given("next") else {
         return Err(wrong("doesn't say which types come `next`"));
     };
@@ -68,7 +67,7 @@ fn finish(next: &mut [Vec<f64>], names: &[&str], followers: &DeTable<'_>) -> Res
 
 fn shares(value: &DeValue<'_>, names: &[&str]) -> Result<Vec<f64>, Complaint> {
     let mut shares = vec![0.0; names.len()];
-    for (name, weight) in raw::weights(value)? {
+    for (name, weight) in reader::weights(value)? {
         shares[index(&name, names)?] = weight;
     }
     Ok(shares)

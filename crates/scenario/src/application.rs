@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use sim::{Application, TableLock};
 
-use crate::checked;
-use crate::complaint::Complaint;
-use crate::raw::{self, Section};
+use config::reader::{self, Complaint, Section};
 
 /// The tables that a type reads, and those that it writes.
 #[derive(Debug, Default)]
@@ -18,8 +16,8 @@ pub(super) struct Tables {
 impl Tables {
     /// Those of a `[[type]]`.
     pub(super) fn read(section: &mut Section<'_>) -> Self {
-        let read = section.read_given("reads", raw::texts).unwrap_or_default();
-        let written = section.read_given("writes", raw::texts).unwrap_or_default();
+        let read = section.read_given("reads", reader::texts).unwrap_or_default();
+        let written = section.read_given("writes", reader::texts).unwrap_or_default();
         if let Some(both) = read.iter().find(|table| written.contains(table)) {
             let hint = "what is written may be read as well: leave it out of `reads`";
             section.complain("reads", Complaint::new(format!("names {both:?}, as `writes` does")).hint(hint));
@@ -45,7 +43,7 @@ impl Tables {
 /// The keys of `[application]`.
 pub(super) fn read(section: &mut Section<'_>) -> Application {
     Application {
-        connections: section.read("connections", |value| checked::number(value, 1, 1_000_000)),
-        timeout: section.read("timeout", raw::time_or_none),
+        connections: section.read("connections", |value| reader::number(value, 1, 1_000_000)),
+        timeout: section.read("timeout", reader::time_or_none),
     }
 }

@@ -69,7 +69,7 @@ bench: release
 	scripts/setup postgresql pgbouncer web-proxies peers
 	$(built)/bench flash-sale
 	$(built)/bench reports
-	$(built)/bench long-lane
+	$(built)/bench run long-lane
 	$(built)/bench proxy-cost
 	$(built)/bench idle-clients
 	$(built)/bench http-cost

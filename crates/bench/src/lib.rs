@@ -17,7 +17,6 @@ pub mod http;
 pub mod http_cost;
 pub mod idle_clients;
 pub mod load;
-pub mod long_lane;
 pub mod mariadb_cost;
 pub mod own_overload;
 pub mod page;

@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use bench::Error;
 use bench::alternate::Display;
-use testbed::database::Database;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
-use bench::long_lane::{self, LongLaneOptions};
 use bench::{
     bounded_response, hold_up, http, http_cost, idle_clients, mariadb_cost, own_overload, peers, proxy_cost,
     rehearsal, shortest_first, stall,
 };
 use clap::{Args, Parser, Subcommand};
 use command::ByPlan;
+use testbed::database::Database;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Exit status after Ctrl-C, as shells have it (128 + SIGINT).
@@ -42,8 +41,6 @@ enum Experiment {
     FlashSale(FlashSaleArguments),
     /// Forty reports of 10 s at once before a gate that knows nothing: how long does a SELECT 1 wait?
     Reports,
-    /// Short and long requests below saturation: no gate, type-blind limits, the long lane
-    LongLane(LongLaneArguments),
     /// What standing in between costs: pgbench -S directly, through PgBouncer, through a gate
     ProxyCost(ProxyCostArguments),
     /// Ten thousand clients that say nothing: the memory of each, and whether they slow down those that work
@@ -231,22 +228,6 @@ struct HttpCostArguments {
     /// Directory for the plot and the figures
     #[arg(long, default_value = "results/http-cost")]
     output: PathBuf,
-}
-
-#[derive(Debug, Args)]
-struct LongLaneArguments {
-    /// Rounds; every variant has one turn in each
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-    /// How long requests arrive in each turn, in seconds
-    #[arg(long, default_value_t = 12.0)]
-    window: f64,
-    /// The load, as a part of the most that direct clients got out of the server
-    #[arg(long, default_value_t = 0.85)]
-    load: f64,
-    /// What the arrivals are drawn from
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
 }
 
 #[derive(Debug, Args)]
@@ -447,16 +428,6 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
         Experiment::Demo { output } => demo(&output, server_cpu, &display).await,
         Experiment::FlashSale(arguments) => {
             Ok(flash_sale::text(&flash_sale::run(&arguments.options(server_cpu)?, &display).await?))
-        }
-        Experiment::LongLane(arguments) => {
-            let options = LongLaneOptions {
-                rounds: arguments.rounds.max(1),
-                window: seconds(arguments.window)?,
-                load: arguments.load,
-                seed: arguments.seed,
-                server_cpu,
-            };
-            Ok(long_lane::text(&long_lane::run(&options, &display).await?))
         }
         Experiment::ProxyCost(arguments) => {
             let options = proxy_cost::Options {

@@ -52,9 +52,9 @@ use crate::policy::{AfterStall, Cost, Policy};
 use crate::rejection::deadline::Deadlines;
 use crate::rejection::queue_length::{IMMEDIATE_MAX, is_full};
 use crate::rejection::{Asked, Place as RoomFor, Reach, Refusal, TooMany};
-use crate::request::{Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
+use crate::request::{Completion, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
 use crate::stalls::Stalls;
-use crate::tickets::{Alarm, Line, Place, Seat, Tickets};
+use crate::tickets::{Alarm, Client, Evidence, Hold, Line, Place, Seat, Tickets};
 use crate::time::{Duration, Instant};
 use crate::types::Types;
 use classes::Settled;
@@ -166,7 +166,9 @@ impl Gate {
         let work = self.expected(kind);
         let slot =
             self.tickets.insert(now, request, (kind, self.classes.find(request.class)), Meter::new(work));
-        self.tickets.at_mut(slot).settled = self.types.at(kind).estimate.is_settled();
+        if self.types.at(kind).estimate.is_settled() {
+            self.tickets.at_mut(slot).evidence = Evidence::Bounded;
+        }
         self.note_sender(slot);
         self.deal(slot);
         let ticket = self.tickets.ticket(slot);
@@ -238,7 +240,7 @@ impl Gate {
     /// What the rule for refusing is told of it.
     fn asked(&self, slot: u32) -> Asked {
         let record = self.tickets.at(slot);
-        let (request_type, work, judged) = (record.request.request_type, record.meter.work, record.judged);
+        let (request_type, work) = (record.request.request_type, record.meter.work);
         let takes = work.as_nanos() as f64 / 1e9;
         let adds = if self.policy.order.is_fifo() {
             // A short request waits for all that are present.
@@ -251,7 +253,7 @@ impl Gate {
             present if present < self.enough() => RoomFor::Shared,
             _ => RoomFor::Taken,
         };
-        Asked { request_type, work, place, adds, judged }
+        Asked { request_type, work, place, adds, judged: record.late_at == Alarm::OVER }
     }
 
     /// Whether a newcomer to this line can't make its deadline.
@@ -277,9 +279,7 @@ impl Gate {
         if let Some(slot) = self.in_flight(ticket).filter(|&slot| self.tickets.at(slot).meter.is_busy()) {
             self.has_answered(now);
             self.pause(slot);
-            self.tickets.at_mut(slot).idle_since = Alarm::at(now);
-            self.idle.insert((now, slot));
-            self.set_thinking(slot, true);
+            self.set_client(slot, Client::Thinks(now));
             self.send_scout(self.tickets.at(slot).kind);
             self.dispatch(now);
         }
@@ -291,10 +291,10 @@ impl Gate {
         let Some(slot) = self.in_flight(ticket).filter(|&slot| !self.tickets.at(slot).meter.is_busy()) else {
             return;
         };
-        self.wake(slot);
+        let was_suspended = self.tickets.at(slot).is_suspended();
         self.run(slot);
-        self.set_thinking(slot, false);
-        if core::mem::replace(&mut self.tickets.at_mut(slot).suspended, false) {
+        self.set_client(slot, Client::Waits);
+        if was_suspended {
             self.join_group(slot);
             self.reseat(slot);
             self.report(Event::Resumed { ticket });
@@ -357,8 +357,8 @@ impl Gate {
         let record = self.tickets.at_mut(slot);
         if record.place == Place::InFlight {
             let has_left_before = core::mem::replace(&mut record.canceled, true);
-            record.judged = true;
             self.watch_age_no_more(slot);
+            self.tickets.at_mut(slot).late_at = Alarm::OVER;
             if !has_left_before {
                 self.has_left_in_service(now, slot);
             }
@@ -383,13 +383,11 @@ impl Gate {
         let slot = self.in_flight(ticket).ok_or(Reason::PinnedMax)?;
         let record = self.tickets.at(slot);
         let pool = record.request.pool;
-        let owns = record.request.connection == Connection::Needed && !record.pinned;
-        if !owns || self.connections.pinned() >= self.policy.pinned_max {
+        if !record.owns_connection() || self.connections.pinned() >= self.policy.pinned_max {
             return Err(Reason::PinnedMax);
         }
         self.connections.pin();
-        self.tickets.at_mut(slot).pinned = true;
-        self.reseat(slot);
+        self.hold(slot, Hold::Pinned);
         self.dispatch(now);
         Ok(Pin { pool, ticket })
     }
@@ -399,7 +397,7 @@ impl Gate {
         let now = self.advance(now);
         self.connections.unpin();
         if let Some(slot) = self.tickets.find(pin.ticket) {
-            self.tickets.at_mut(slot).pinned = false;
+            self.hold(slot, Hold::Light);
             self.reseat(slot);
         } else {
             self.connections.give_back(pin.pool);
@@ -511,12 +509,10 @@ impl Gate {
 
     /// The record of a request that neither waits nor is in flight any more goes; its type may have to go on.
     fn end(&mut self, now: Instant, slot: u32) {
+        self.watch_age_no_more(slot);
         let Some(record) = self.tickets.remove(slot) else {
             return;
         };
-        if let Some(at) = record.late_at.get() {
-            self.to_be_late.remove(&(at, slot));
-        }
         self.left -= usize::from(record.canceled);
         self.relane(record.kind);
         self.send_scout(record.kind);
@@ -527,15 +523,13 @@ impl Gate {
     /// Takes a request out of flight: its work, its connection, its seat.
     fn land(&mut self, slot: u32) {
         self.stop_clocks(slot);
-        self.wake(slot);
+        self.leave_group(slot);
         let record = self.tickets.at_mut(slot);
         self.ledger.off(self.pace.reading(), &mut record.meter);
         let (kind, pool) = (record.kind, record.request.pool);
-        let gives_back = record.request.connection == Connection::Needed && !record.pinned;
-        record.suspended = false;
-        self.set_thinking(slot, false);
-        self.leave_group(slot);
-        if self.tickets.at(slot).seated {
+        let gives_back = record.owns_connection();
+        self.set_client(slot, Client::Waits);
+        if self.tickets.at(slot).seat == Seat::Long {
             self.lanes.served(self.classes.has_longs());
         }
         self.take_seat(slot, Seat::Free);

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::ledger::Meter;
 use crate::order::Class;
-use crate::request::{Request, Ticket};
+use crate::request::{Connection, Request, Ticket};
 use crate::tenants::Queue;
 use crate::time::Instant;
 
@@ -51,10 +51,44 @@ pub(crate) enum Line {
 pub(crate) enum Seat {
     /// It passes freely.
     Free,
-    /// Nobody knows its type yet.
-    Fresh,
-    /// It is long.
+    /// It leaves the last connections to others: nobody knows its type, or what it takes, or it is long and
+    /// suspended.
+    Sparing,
+    /// It is long, and has a seat in the long lane.
     Long,
+}
+
+/// How a request in flight holds its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// For a short time, or its session held it before.
+    Light,
+    /// For long: it is counted among those that do.
+    Heavy,
+    /// Its session keeps it beyond the end.
+    Pinned,
+}
+
+/// What the client of a request in flight does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Client {
+    /// It waits for an answer.
+    Waits,
+    /// It has thought since this instant.
+    Thinks(Instant),
+    /// It has thought since this instant, and the gate has given the request's work back.
+    Suspended(Instant),
+}
+
+/// What a request may teach of its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evidence {
+    /// Whatever it takes.
+    Unbounded,
+    /// What it takes, within a bound: its work was estimated from enough samples.
+    Bounded,
+    /// Nothing: it was in flight in a stall of the service, or ends for the gate before its end.
+    Void,
 }
 
 /// One request.
@@ -74,41 +108,24 @@ pub(crate) struct Record {
     pub(crate) meter: Meter,
     pub(crate) arrived: Instant,
     pub(crate) dispatched: Instant,
-    /// When the age of a busy request is looked at next.
+    /// When the age of a busy request is looked at next. Over: it has outlived the long cutoff.
     pub(crate) age_alarm: Alarm,
-    /// When it will be late.
+    /// When it will be late. Over: the rule for refusing was told, or needn't be.
     pub(crate) late_at: Alarm,
-    /// Since when the client thinks.
-    pub(crate) idle_since: Alarm,
+    pub(crate) client: Client,
     /// The number of the lap that the pace has begun for it while it is in flight.
     pub(crate) lap: Option<u32>,
     /// The amount of dispatched short work at which it goes first, if it is long.
     pub(crate) patience: u64,
-    /// It has a seat in the long lane.
-    pub(crate) seated: bool,
-    /// It is counted among the requests that hold a connection for long.
-    pub(crate) heavy: bool,
-    /// Its work was estimated from enough samples to bound what it may teach.
-    pub(crate) settled: bool,
-    /// It has been in flight for longer than the long cutoff.
-    pub(crate) outlived: bool,
-    /// The client thinks (suspended or not yet).
-    pub(crate) thinking: bool,
-    pub(crate) suspended: bool,
+    pub(crate) seat: Seat,
+    pub(crate) hold: Hold,
+    pub(crate) evidence: Evidence,
+    /// Its client has left while it was in flight.
     pub(crate) canceled: bool,
     /// Its client mixes (`clients.rs`).
     pub(crate) mixes: bool,
-    /// Whether it was late is told to the rule for refusing, or doesn't matter any more.
-    pub(crate) judged: bool,
     /// It waits behind newcomers: others that had waited for as long left in service.
     pub(crate) stepped_back: bool,
-    /// It was in flight in a stall of the service, and says nothing of its type.
-    pub(crate) stalled: bool,
-    /// It ends before its end, and says nothing of its type.
-    pub(crate) cut_short: bool,
-    pub(crate) pinned: bool,
-    /// It is counted among those in flight of its type.
-    pub(crate) flying: bool,
     /// The place of the group that it is counted in, while it is in flight.
     pub(crate) group: Option<u8>,
     /// By which the clocks know it while it is in flight, if they run.
@@ -116,28 +133,44 @@ pub(crate) struct Record {
     links: [Link; 2],
 }
 
-/// When something about a request is to be done, if it is: half as large as an option of an instant. The
-/// end of time is never.
+impl Record {
+    /// Whether it has a connection to give back when it ends.
+    pub(crate) fn owns_connection(&self) -> bool {
+        self.request.connection == Connection::Needed && self.hold != Hold::Pinned
+    }
+
+    /// Whether its client thinks, and its work is given back.
+    pub(crate) fn is_suspended(&self) -> bool {
+        matches!(self.client, Client::Suspended(_))
+    }
+}
+
+/// When something about a request is to be done: at an instant, never, or no more because it is over. It is
+/// half as large as an enumeration of the three. The end of time is never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alarm(u64);
 
 impl Alarm {
     /// Never.
     pub(crate) const NONE: Self = Self(u64::MAX);
+    /// It has been done, or doesn't matter any more.
+    pub(crate) const OVER: Self = Self(u64::MAX - 1);
 
     /// At this instant.
-    pub(crate) const fn at(at: Instant) -> Self {
-        Self(at.as_nanos())
+    pub(crate) fn at(at: Instant) -> Self {
+        if at.as_nanos() < Self::OVER.0 { Self(at.as_nanos()) } else { Self::NONE }
     }
 
     /// When it goes off.
     pub(crate) fn get(self) -> Option<Instant> {
-        (self != Self::NONE).then_some(Instant::from_nanos(self.0))
+        (self.0 < Self::OVER.0).then_some(Instant::from_nanos(self.0))
     }
 
     /// When it would have gone off: it doesn't any more.
     pub(crate) fn take(&mut self) -> Option<Instant> {
-        core::mem::replace(self, Self::NONE).get()
+        let at = self.get()?;
+        *self = Self::NONE;
+        Some(at)
     }
 }
 
@@ -222,23 +255,15 @@ impl Tickets {
             dispatched: now,
             age_alarm: Alarm::NONE,
             late_at: Alarm::NONE,
-            idle_since: Alarm::NONE,
+            client: Client::Waits,
             lap: None,
             patience: u64::MAX,
-            seated: false,
-            heavy: false,
-            settled: false,
-            outlived: false,
-            thinking: false,
-            suspended: false,
+            seat: Seat::Free,
+            hold: Hold::Light,
+            evidence: Evidence::Unbounded,
             canceled: false,
             mixes: false,
-            judged: false,
             stepped_back: false,
-            stalled: false,
-            cut_short: false,
-            pinned: false,
-            flying: false,
             group: None,
             flight: None,
             links: [Link { before: NONE, after: NONE }; 2],
@@ -367,6 +392,8 @@ mod tests {
         assert_eq!((alarm, alarm.take()), (Alarm::NONE, None));
         assert_eq!(Alarm::at(Instant::ZERO).get(), Some(Instant::ZERO));
         assert_eq!(Alarm::at(Instant::ZERO.after(std::time::Duration::MAX)).get(), None);
+        let mut over = Alarm::OVER;
+        assert_eq!((over.take(), over), (None, Alarm::OVER), "what is over stays so");
     }
 
     #[test]

@@ -71,9 +71,6 @@ impl Gate {
             return;
         }
         let record = self.tickets.at_mut(slot);
-        if core::mem::replace(&mut record.flying, true) {
-            return;
-        }
         let known = &mut self.types.at_mut(record.kind).contends;
         self.contention.take_off(self.now, slot, known);
         record.group = known.group;
@@ -82,10 +79,10 @@ impl Gate {
         }
     }
 
-    /// A request is no longer in flight, nor counted in its group.
+    /// A request is about to end or to be suspended, and is no longer counted in its group.
     pub(super) fn leave_group(&mut self, slot: u32) {
         let record = self.tickets.at_mut(slot);
-        if !core::mem::replace(&mut record.flying, false) {
+        if !self.contention.is_on() || record.is_suspended() {
             return;
         }
         self.contention.land(self.now, &mut self.types.at_mut(record.kind).contends);
@@ -114,7 +111,7 @@ impl Gate {
         let place = self.types.at(kind).contends.group;
         for slot in self.tickets.all(&self.types.at(kind).in_flight) {
             let record = self.tickets.at_mut(slot);
-            let now = place.filter(|_| record.flying);
+            let now = place.filter(|_| !record.is_suspended());
             let before = core::mem::replace(&mut record.group, now);
             if let Some(group) = before.and_then(|place| self.contention.group_mut(place)) {
                 group.in_flight -= 1;
@@ -131,7 +128,7 @@ impl Gate {
         let life = now.since(record.dispatched).as_nanos();
         let is_whole = u128::from(took.as_nanos()) * 2 >= life;
         let counts = self.contention.looks() && outcome == Outcome::Success && !record.canceled;
-        if counts && record.flying && is_whole {
+        if counts && !record.is_suspended() && is_whole {
             let (since, known) = (record.dispatched, &mut self.types.at_mut(record.kind).contends);
             self.contention.learn(now, slot, since, took, known);
         }
@@ -276,9 +273,8 @@ impl Gate {
             self.types.at_mut(kind).contends = crate::suspicion::Contends::default();
             for slot in self.tickets.all(&self.types.at(kind).in_flight) {
                 let record = self.tickets.at_mut(slot);
-                let flies = core::mem::replace(&mut record.flying, false);
                 record.group = None;
-                if flies || !record.suspended {
+                if !record.is_suspended() {
                     self.join_group(slot);
                 }
             }

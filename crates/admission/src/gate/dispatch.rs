@@ -18,7 +18,7 @@ use crate::capacity::Move;
 use crate::event::{Event, Lane};
 use crate::order::{Class, UNBOUNDED};
 use crate::request::{Connection, Entry};
-use crate::tickets::{Line, Place, Record};
+use crate::tickets::{Evidence, Line, Place, Record, Seat};
 use crate::time::Instant;
 use crate::without::Mechanism;
 
@@ -467,13 +467,13 @@ impl Gate {
         self.run(slot);
         self.join_group(slot);
         self.reseat(slot);
-        if self.tickets.at(slot).seated {
+        if self.tickets.at(slot).seat == Seat::Long {
             self.make_way(class, slot);
         } else {
             self.classes.at_mut(class).patience.pass(work);
         }
         let record = self.tickets.at(slot);
-        self.stalls.sent(now, record.settled.then_some(record.meter.work));
+        self.stalls.sent(now, (record.evidence == Evidence::Bounded).then_some(record.meter.work));
         let ticket = self.tickets.ticket(slot);
         self.actions.push_back(Action::Dispatch(ticket));
         self.report(Event::Dispatched { ticket, request_type: request.request_type, work, queue_wait });

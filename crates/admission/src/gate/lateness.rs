@@ -19,11 +19,8 @@ impl Gate {
         let Some(slot) = self.tickets.find(ticket).filter(|&slot| !self.is_background(slot)) else { return };
         let record = self.tickets.at_mut(slot);
         if let Some(after) = self.refusal.late_after(record.request.request_type) {
-            let at = record.arrived.after(after);
-            record.late_at = Alarm::at(at);
-            if record.late_at != Alarm::NONE {
-                self.to_be_late.insert((at, slot));
-            }
+            record.late_at = Alarm::at(record.arrived.after(after));
+            self.to_be_late.extend(record.late_at.get().map(|at| (at, slot)));
         }
     }
 
@@ -41,7 +38,7 @@ impl Gate {
         {
             self.watch_age_no_more(slot);
             let record = self.tickets.at_mut(slot);
-            record.judged = true;
+            record.late_at = Alarm::OVER;
             self.refusal.be_late(now, record.request.request_type);
         }
     }

@@ -17,7 +17,7 @@ use super::Gate;
 use crate::event::Event;
 use crate::request::Entry;
 use crate::stalls::Stalls;
-use crate::tickets::{Line, Place};
+use crate::tickets::{Alarm, Evidence, Line, Place};
 use crate::time::Instant;
 use crate::without::Mechanism;
 
@@ -45,15 +45,15 @@ impl Gate {
 
     /// A request in flight counts from now on, and its type learns nothing from it.
     fn forgive(&mut self, slot: u32) {
-        let record = self.tickets.at_mut(slot);
+        let record = self.tickets.at(slot);
         if record.place != Place::InFlight || !record.meter.is_busy() {
             return;
         }
-        (record.stalled, record.outlived) = (true, false);
         self.stop_clocks(slot);
-        let meter = &mut self.tickets.at_mut(slot).meter;
-        self.ledger.off(self.pace.reading(), meter);
-        meter.forgive();
+        let record = self.tickets.at_mut(slot);
+        (record.evidence, record.age_alarm) = (Evidence::Void, Alarm::NONE);
+        self.ledger.off(self.pace.reading(), &mut record.meter);
+        record.meter.forgive();
         self.run(slot);
         self.relane(self.tickets.at(slot).kind);
         self.reseat(slot);

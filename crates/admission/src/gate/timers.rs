@@ -15,7 +15,7 @@ use super::Gate;
 use crate::action::Reason;
 use crate::event::{Event, Lane};
 use crate::rejection::queue_timeout;
-use crate::tickets::{Alarm, Place};
+use crate::tickets::{Alarm, Client, Place};
 use crate::time::Instant;
 use crate::without::Mechanism;
 use crate::work::Work;
@@ -104,33 +104,41 @@ impl Gate {
 
     /// Suspends a request in flight.
     pub(super) fn give_work_back(&mut self, slot: u32) {
-        if self.tickets.at(slot).suspended {
-            return;
-        }
+        let since = match self.tickets.at(slot).client {
+            Client::Waits => self.now,
+            Client::Thinks(since) => since,
+            Client::Suspended(_) => return,
+        };
         self.stop_clocks(slot);
         self.watch_age_no_more(slot);
-        let since = self.tickets.at(slot).idle_since.get().unwrap_or(self.now);
-        self.wake(slot);
-        self.suspended.insert((since, slot));
+        self.leave_group(slot);
         let record = self.tickets.at_mut(slot);
-        (record.suspended, record.idle_since) = (true, Alarm::at(since));
         self.ledger.off(self.pace.reading(), &mut record.meter);
         let kind = record.kind;
-        self.set_thinking(slot, true);
-        self.leave_group(slot);
+        self.set_client(slot, Client::Suspended(since));
         self.reseat(slot);
         let ticket = self.tickets.ticket(slot);
         self.report(Event::Suspended { ticket });
         self.send_scout(kind);
     }
 
-    /// Notes whether the client thinks. A request of an unknown type whose client does shows nothing of its
+    /// Notes what the client does. A request of an unknown type whose client thinks shows nothing of its
     /// cost, so that it neither holds its type back nor counts among those that could fill the connections.
-    pub(super) fn set_thinking(&mut self, slot: u32, thinking: bool) {
+    pub(super) fn set_client(&mut self, slot: u32, client: Client) {
         let record = self.tickets.at_mut(slot);
-        let was_thinking = core::mem::replace(&mut record.thinking, thinking);
+        let before = core::mem::replace(&mut record.client, client);
         let kind = self.types.at_mut(record.kind);
-        match (was_thinking, thinking) {
+        let was_thinking = match before {
+            Client::Waits => false,
+            Client::Thinks(since) => self.idle.remove(&(since, slot)),
+            Client::Suspended(since) => self.suspended.remove(&(since, slot)),
+        };
+        let is_thinking = match client {
+            Client::Waits => false,
+            Client::Thinks(since) => self.idle.insert((since, slot)),
+            Client::Suspended(since) => self.suspended.insert((since, slot)),
+        };
+        match (was_thinking, is_thinking) {
             (false, true) => kind.thinking += 1,
             (true, false) => kind.thinking -= 1,
             _ => return,
@@ -161,7 +169,7 @@ impl Gate {
             self.set_age_alarm(slot);
             return false;
         }
-        record.outlived = true;
+        record.age_alarm = Alarm::OVER;
         let kind = record.kind;
         let unknown = self.types.at(kind).lane == Lane::Unknown;
         if unknown {
@@ -228,29 +236,17 @@ impl Gate {
         self.clear_age_alarm(slot);
     }
 
-    /// The client thinks no longer.
-    pub(super) fn wake(&mut self, slot: u32) {
-        if let Some(since) = self.tickets.at_mut(slot).idle_since.take() {
-            self.idle.remove(&(since, slot));
-            self.suspended.remove(&(since, slot));
-        }
-    }
-
     /// Looks at the age of a busy request again when it reaches the cutoff that holds now.
     pub(super) fn set_age_alarm(&mut self, slot: u32) {
         let cutoff: Work = self.lanes.age_cutoff();
         let record = self.tickets.at_mut(slot);
-        if record.outlived || record.place != Place::InFlight || !record.meter.is_busy() {
+        if record.age_alarm == Alarm::OVER || record.place != Place::InFlight || !record.meter.is_busy() {
             return;
         }
-        let alarm = record.meter.reaches(cutoff);
-        record.age_alarm = Alarm::at(alarm);
-        if record.age_alarm == Alarm::NONE {
-            return;
-        }
+        record.age_alarm = Alarm::at(record.meter.reaches(cutoff));
         let unknown = self.types.at(record.kind).lane == Lane::Unknown;
         let alarms = if unknown { &mut self.scouts } else { &mut self.ages };
-        alarms.insert((alarm, slot));
+        alarms.extend(record.age_alarm.get().map(|at| (at, slot)));
     }
 
     /// Doesn't look at it any more.

@@ -15,8 +15,8 @@ use crate::lanes::Readings;
 use crate::learned::Learned;
 use crate::pace::Done;
 use crate::policy::Cost;
-use crate::request::{Completion, Connection, Outcome, Ticket};
-use crate::tickets::{Line, Place, Seat};
+use crate::request::{Completion, Outcome, Ticket};
+use crate::tickets::{Alarm, Client, Evidence, Hold, Line, Place, Seat};
 use crate::time::Instant;
 use crate::without::Mechanism;
 use crate::work::Work;
@@ -73,9 +73,9 @@ impl Gate {
     /// it teaches nothing. Of a type of which nothing is known it has to, or others would wait for what
     /// never comes.
     pub fn cut_short(&mut self, ticket: Ticket) {
-        if let Some(slot) = self.in_flight(ticket) {
-            let kind = self.tickets.at(slot).kind;
-            self.tickets.at_mut(slot).cut_short = self.types.at(kind).estimate.is_known();
+        let is_known = |&slot: &u32| self.types.at(self.tickets.at(slot).kind).estimate.is_known();
+        if let Some(slot) = self.in_flight(ticket).filter(is_known) {
+            self.tickets.at_mut(slot).evidence = Evidence::Void;
         }
     }
 
@@ -83,14 +83,14 @@ impl Gate {
     /// counts for.
     pub(super) fn teach(&mut self, slot: u32, completion: &Completion) -> Work {
         let record = self.tickets.at_mut(slot);
-        let (kind, canceled) = (record.kind, record.canceled || record.stalled || record.cut_short);
-        let expected = record.settled.then_some(record.meter.work);
+        let (kind, teaches) = (record.kind, !record.canceled && record.evidence != Evidence::Void);
+        let expected = (record.evidence == Evidence::Bounded).then_some(record.meter.work);
         let readings = record.flight.take().map(|flight| self.lanes.width.end(flight));
         let Some(lap) = record.lap.take() else { return completion.upstream_time.into() };
         let known = self.types.at_mut(kind);
         let is_steady = self.policy.cost == Cost::Steady;
         let counts = match completion.outcome {
-            Outcome::Success if !canceled => {
+            Outcome::Success if teaches => {
                 // What shares a record with others isn't alike, and teaches nothing of the service.
                 let Done { amount, trust } = match known.key {
                     Some(_) => self.pace.learn(lap, &mut known.center),
@@ -114,7 +114,7 @@ impl Gate {
                 }
                 sample
             }
-            Outcome::Failure | Outcome::Conflict if !canceled => {
+            Outcome::Failure | Outcome::Conflict if teaches => {
                 let took = if is_steady {
                     Work::from_nanos(self.pace.progress(lap) as u64)
                 } else {
@@ -277,38 +277,39 @@ impl Gate {
             _ if !self.lanes.is_on() => Seat::Free,
             // Without a limit of their own, but they leave the last connections to others.
             Lane::Unknown if self.policy.without.has(Mechanism::Scouts) => Seat::Free,
-            Lane::Unknown | Lane::Variable => Seat::Fresh,
-            Lane::Long => Seat::Long,
-            Lane::Short if record.outlived => Seat::Long,
-            Lane::Short => Seat::Free,
+            Lane::Short if record.age_alarm != Alarm::OVER => Seat::Free,
+            // A seat in the lane is for the time that a request does work.
+            Lane::Long | Lane::Short if !record.is_suspended() => Seat::Long,
+            _ => Seat::Sparing,
         };
         self.take_seat(slot, seat);
     }
 
-    /// A seat in the lane is for the time that a request does work; a connection is held until it ends, and
-    /// a pinned one isn't for others anyway.
+    /// A connection is held until the request ends, and a pinned one isn't for others anyway.
     pub(super) fn take_seat(&mut self, slot: u32, seat: Seat) {
-        let record = self.tickets.at(slot);
-        let was_seated = record.seated;
-        let seated = seat == Seat::Long && !record.suspended;
-        let was_heavy = record.heavy;
-        let owns = record.request.connection == Connection::Needed && !record.pinned;
-        // A client that thinks is no evidence: only types that were seen to complete, and to be long, hold
-        // for long then.
-        let proven = !record.thinking || !self.types.at(record.kind).is_guessed();
-        let heavy = owns && seat != Seat::Free && proven;
-        let pool = record.request.pool;
         let record = self.tickets.at_mut(slot);
-        record.heavy = heavy;
-        record.seated = seated;
-        match (was_seated, seated) {
-            (false, true) => self.lanes.enter(),
-            (true, false) => self.lanes.leave(),
+        match (core::mem::replace(&mut record.seat, seat), seat) {
+            (Seat::Long, Seat::Long) => {}
+            (Seat::Long, _) => self.lanes.leave(),
+            (_, Seat::Long) => self.lanes.enter(),
             _ => {}
         }
-        match (was_heavy, heavy) {
-            (false, true) => self.connections.add_heavy(pool),
-            (true, false) => self.connections.remove_heavy(pool),
+        if record.owns_connection() {
+            // A client that thinks is no evidence: only types that were seen to complete, and to be long,
+            // hold for long then.
+            let proven = record.client == Client::Waits || !self.types.at(record.kind).is_guessed();
+            self.hold(slot, if proven && seat != Seat::Free { Hold::Heavy } else { Hold::Light });
+        }
+    }
+
+    /// A request in flight holds its connection so from now on.
+    pub(super) fn hold(&mut self, slot: u32, hold: Hold) {
+        let record = self.tickets.at_mut(slot);
+        let pool = record.request.pool;
+        match (core::mem::replace(&mut record.hold, hold), hold) {
+            (Hold::Heavy, Hold::Heavy) => {}
+            (Hold::Heavy, _) => self.connections.remove_heavy(pool),
+            (_, Hold::Heavy) => self.connections.add_heavy(pool),
             _ => {}
         }
     }

@@ -31,7 +31,7 @@ use wire::sql::Touches;
 use super::batch;
 use super::channel::Channel;
 use super::classify::Analysis;
-use super::exchange::{Exchange, Scope, characters};
+use super::exchange::{Exchange, Fault, Scope, characters};
 use super::forward::{End, MESSAGE_MAX, Parts, Relay};
 use super::gather::Unit;
 use super::pins::Pins;
@@ -97,8 +97,7 @@ impl Session {
             lease,
             to_server: BytesMut::new(),
             busy: Duration::ZERO,
-            failed: false,
-            conflicted: false,
+            fault: Fault::None,
             skipping: false,
             terminated: false,
             observes: own.observe,
@@ -329,8 +328,7 @@ impl Session {
         let busy = ended.since(began).saturating_sub(client_time);
         self.counters.queried(busy);
         self.busy += busy;
-        self.failed |= exchange.failed;
-        self.conflicted |= exchange.conflicted;
+        self.fault.add(exchange.fault);
         self.skipping |= exchange.client_owes_sync;
         let flow = match end {
             End::Done => self.exchanged(&exchange).await,
@@ -376,7 +374,7 @@ impl Session {
             return Flow::Continue;
         }
         if let Some(aside) = exchange.aside {
-            return self.prepared_aside(exchange.failed, aside.is_whole).await;
+            return self.prepared_aside(exchange.fault != Fault::None, aside.is_whole).await;
         }
         let status = exchange.status.unwrap_or(Status::Idle);
         let was_in_time = exchange.is_of_use(&self.transaction);
@@ -428,12 +426,11 @@ impl Session {
         // A client that cancels has left, though the connection stays; what is rolled back then was of no use
         // to anybody.
         let is_given_up = self.cancel.take_given_up() && !self.is_killed;
-        let (failed, busy) = (std::mem::take(&mut self.failed), std::mem::take(&mut self.busy));
-        let conflicted = std::mem::take(&mut self.conflicted);
-        let outcome = match (failed, is_given_up) {
-            (false, false) => Outcome::Success,
-            (false, true) if busy.is_zero() => Outcome::Canceled,
-            (true, false) if conflicted => Outcome::Conflict,
+        let (fault, busy) = (std::mem::take(&mut self.fault), std::mem::take(&mut self.busy));
+        let outcome = match (fault, is_given_up) {
+            (Fault::None, false) => Outcome::Success,
+            (Fault::None, true) if busy.is_zero() => Outcome::Canceled,
+            (Fault::Conflict, false) => Outcome::Conflict,
             _ => Outcome::Failure,
         };
         if let Some(opened) = self.opened.take() {

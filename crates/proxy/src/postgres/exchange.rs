@@ -211,10 +211,8 @@ pub(crate) struct Exchange {
     copy_syncs: usize,
     /// The client's Sync is held back until it is known whether a COPY begins.
     sync_held: bool,
-    /// An ErrorResponse was seen.
-    pub(crate) failed: bool,
-    /// One was seen that other transactions are the reason of.
-    pub(crate) conflicted: bool,
+    /// The worst ErrorResponse that was seen.
+    pub(crate) fault: Fault,
     /// The client was told of an error, and no ReadyForQuery has come since.
     has_told: bool,
     /// The simple Query that was sent follows no batch of the client's, so that no Sync of the client's
@@ -234,10 +232,8 @@ pub(crate) struct Exchange {
     rebinds: bool,
     /// Statements of the batch that were read before it was sent, in order.
     parsed: VecDeque<Arc<Prepared>>,
-    /// The batch is within an explicit transaction.
-    explicit: bool,
-    /// The explicit transaction had failed when the batch began, and nothing that ends it was sent since.
-    in_failed: bool,
+    /// What the batch began in.
+    within: Within,
     /// A portal was made, or something ran.
     binds: bool,
     /// The client has asked for its answers with a Flush.
@@ -255,6 +251,54 @@ pub(crate) struct Exchange {
     /// The exchange has ended with an error before the client's Sync: up to that, its messages are to be
     /// dropped.
     pub(crate) client_owes_sync: bool,
+}
+
+/// What has failed of an exchange or of a request; the worst counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Something, for a reason of its own.
+    Error,
+    /// Something, because of other transactions.
+    Conflict,
+}
+
+impl Fault {
+    /// Adds what else has failed.
+    pub(crate) fn add(&mut self, other: Self) {
+        *self = other.max(*self);
+    }
+}
+
+/// What a batch began in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Within {
+    /// No transaction but its own.
+    #[default]
+    Nothing,
+    /// An explicit transaction, which what was sent since may have ended.
+    Transaction,
+    /// An explicit transaction that had failed, and nothing that ends it was sent since.
+    Failed,
+}
+
+impl Within {
+    fn of(before: &Transaction) -> Self {
+        match before {
+            Transaction::Idle => Self::Nothing,
+            _ if before.status() == Status::Failed => Self::Failed,
+            _ => Self::Transaction,
+        }
+    }
+
+    /// Notes that something was sent that ends a failed transaction.
+    fn leave_failed(&mut self) {
+        if *self == Self::Failed {
+            *self = Self::Transaction;
+        }
+    }
 }
 
 /// An exchange in which texts are prepared aside.
@@ -291,8 +335,7 @@ impl Exchange {
     /// An exchange about to begin; `parsed` are the batch's Parse messages, read already; `before`: the
     /// transaction that it begins in.
     pub(crate) fn new(parsed: VecDeque<Arc<Prepared>>, before: &Transaction) -> Self {
-        let (explicit, in_failed) = (!matches!(before, Transaction::Idle), before.status() == Status::Failed);
-        Self { touches: Touches::Nothing, parsed, explicit, in_failed, ..Self::default() }
+        Self { touches: Touches::Nothing, parsed, within: Within::of(before), ..Self::default() }
     }
 
     /// An exchange in which the texts of a group are prepared, outside of any transaction.
@@ -307,7 +350,12 @@ impl Exchange {
     /// another one.
     pub(crate) fn end_early(&mut self, out: &mut BytesMut) {
         let holds_nothing = self.skipping || (self.asks && !self.binds);
-        if self.batch_open && self.steps.is_empty() && !self.copy_in && !self.explicit && holds_nothing {
+        if self.batch_open
+            && self.steps.is_empty()
+            && !self.copy_in
+            && self.within == Within::Nothing
+            && holds_nothing
+        {
             self.end_batch(out);
         }
     }
@@ -339,7 +387,7 @@ impl Exchange {
             Transaction::Open(Status::Failed) => false,
             _ => self.commits,
         };
-        ends_well && !self.failed
+        ends_well && self.fault == Fault::None
     }
 
     /// How many bytes of the last message, its end, the caller has to pass on. They are too many to be

@@ -21,7 +21,7 @@ use wire::postgres::codec::{HEADER_LEN, backend_frame};
 use wire::sql::{Pins as Reasons, Touches};
 
 use super::OnDisconnect;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Fault};
 use super::forward::{End, Parts, Relay};
 use super::query_error::QueryError;
 use super::reject::Refusal;
@@ -111,7 +111,7 @@ impl Session {
     /// rolled back then was of no use to anybody.
     pub(super) fn left_between_statements(&mut self) {
         if self.transaction.is_open() && !self.terminated {
-            self.failed = true;
+            self.fault.add(Fault::Error);
             if let Some(permit) = &self.state.permit {
                 permit.left();
             }
@@ -129,7 +129,7 @@ impl Session {
             Heard::Lost(said) => {
                 let keeps_state = !self.state.shared || !self.state.pins.is_empty();
                 self.discard_server();
-                self.failed = true;
+                self.fault.add(Fault::Error);
                 self.end_request();
                 if keeps_state {
                     return Err(Some(Refusal::session_lost(said.as_deref())));
@@ -183,7 +183,7 @@ impl Session {
         let synced = !exchange.awaits_sync();
         exchange.lost(&mut self.state);
         self.discard_server();
-        self.failed = true;
+        self.fault.add(Fault::Error);
         self.end_request();
         if in_message {
             return Flow::Close;
@@ -309,7 +309,9 @@ impl Session {
             let status = exchange.status.unwrap_or(Status::Idle);
             self.transaction = Transaction::of(status);
             // Nobody is there to commit it.
-            self.failed |= status != Status::Idle;
+            if status != Status::Idle {
+                self.fault.add(Fault::Error);
+            }
         } else {
             self.discard_server();
         }
@@ -361,7 +363,7 @@ impl Session {
             // A connection of this session alone ends with it.
             server.close();
         }
-        self.failed = true;
+        self.fault.add(Fault::Error);
         self.end_request();
     }
 

@@ -8,6 +8,7 @@ use admission::Instant;
 use bytes::BytesMut;
 
 use super::channel::Channel;
+use super::exchange::Fault;
 use super::pool::Lease;
 use super::roster::Place;
 use super::server::Server;
@@ -40,10 +41,8 @@ pub(super) struct Session {
     pub(super) to_server: BytesMut,
     /// How long the service was busy with the request in flight.
     pub(super) busy: Duration,
-    /// Something of it failed.
-    pub(super) failed: bool,
-    /// Because of other transactions.
-    pub(super) conflicted: bool,
+    /// What of it has failed.
+    pub(super) fault: Fault,
     /// A refused batch goes on: up to its Sync everything is dropped.
     pub(super) skipping: bool,
     /// The client has said good-bye.

@@ -11,7 +11,7 @@ use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend;
 
 use super::shift::shifted_back;
-use super::{Exchange, Scope, Step};
+use super::{Exchange, Fault, Scope, Step};
 use crate::postgres::book::{Act, Effect};
 use crate::postgres::portals::Portals;
 
@@ -178,7 +178,7 @@ impl Exchange {
         let body = &frame[HEADER_LEN..];
         let fields = backend::parse_error(body);
         let code = fields.code();
-        (self.failed, self.has_told) = (true, true);
+        self.has_told = true;
         let ends_unseen = match self.steps.front() {
             Some(Step::Execute { statement: Some(statement), .. }) => statement.analysis.ends_unseen,
             Some(Step::Query { ends_batch, .. }) => *ends_batch,
@@ -191,7 +191,8 @@ impl Exchange {
             scope.session.portals.lose();
         }
         let is_of_recovery = || fields.get(b'R').is_some_and(|routine| RECOVERY.contains(&routine));
-        self.conflicted |= CONFLICTS.contains(&code) && !is_of_recovery();
+        let is_conflict = CONFLICTS.contains(&code) && !is_of_recovery();
+        self.fault.add(if is_conflict { Fault::Conflict } else { Fault::Error });
         (self.copy_in, self.is_verifying) = (false, false);
         scope.session.settings.book.fail();
         self.doubt(code);

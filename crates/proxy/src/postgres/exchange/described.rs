@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use wire::postgres::backend;
 use wire::postgres::frontend::{self, Message, Target};
 
-use super::{Exchange, Scope, Step};
+use super::{Exchange, Scope, Step, Within};
 use crate::postgres::described::Description;
 use crate::postgres::prepared::{Prepared, Undo};
 use crate::postgres::reject::Refusal;
@@ -48,7 +48,7 @@ impl Exchange {
             return false;
         };
         // In a failed transaction nothing can be prepared, and nothing runs.
-        if self.aside.is_some() || self.in_failed {
+        if self.aside.is_some() || self.within == Within::Failed {
             return false;
         }
         let is_told = |it: &&Arc<Prepared>| it.told.is_some() && !it.is_stale() && scope.session.shared;
@@ -91,8 +91,8 @@ impl Exchange {
             b"" => server.unnamed == Some(statement.id),
             _ => server.touch(statement.id),
         };
-        let is_prepared_first = scope.session.shared && !is_there && !self.in_failed;
-        if (self.in_failed || is_prepared_first) && !statement.takes(rest) {
+        let is_prepared_first = scope.session.shared && !is_there && self.within != Within::Failed;
+        if (self.within == Within::Failed || is_prepared_first) && !statement.takes(rest) {
             return Some(Refusal::bound_values(name, rest));
         }
         let malformed = || frontend::check_bind(rest).err().map(|error| Refusal::malformed(&error));

@@ -10,7 +10,7 @@ use wire::postgres::frontend::{self, Message, NO_VALUES, Target, key};
 use wire::sql::{Pins as Reasons, Touches};
 
 use super::shift::{Shift, characters};
-use super::{EarlyData, Exchange, Forgotten, Scope, Step};
+use super::{EarlyData, Exchange, Forgotten, Scope, Step, Within};
 use crate::postgres::book::Act;
 use crate::postgres::classify::Analysis;
 use crate::postgres::portals::{PORTALS_MAX, Portal};
@@ -73,7 +73,7 @@ impl Exchange {
         analysis: Analysis,
         out: &mut BytesMut,
     ) {
-        self.in_failed = false;
+        self.within.leave_failed();
         if self.skipping {
             // Behind an error in a batch the server drops a Query too: only a Sync ends the batch.
             return;
@@ -221,7 +221,7 @@ impl Exchange {
     /// A FunctionCall outside a transaction block ends its transaction, and the portals with it. So does a
     /// Query, but with BEGIN, which keeps what was bound before it.
     fn lose_portals(&self, scope: &mut Scope<'_>) {
-        if !self.explicit && !scope.session.portals.known.is_empty() {
+        if self.within == Within::Nothing && !scope.session.portals.known.is_empty() {
             scope.session.portals.lose();
         }
     }
@@ -291,14 +291,14 @@ impl Exchange {
             self.steps.push_back(Step::Parse { id: 0, undo, client_name, visible: true });
             return;
         }
-        if self.in_failed && !statement.ends_failed() && !statement.is_empty() {
+        if self.within == Within::Failed && !statement.ends_failed() && !statement.is_empty() {
             // It can't succeed, and the server says why not.
             frontend::write_parse(out, b"", sql, types);
             scope.server.statements.unnamed = None;
             return self.steps.push_back(fails(client_name));
         }
         if !name.is_empty() && scope.session.statements.get(name).is_some() {
-            if self.in_failed {
+            if self.within == Within::Failed {
                 return self.doom(Refusal::statement_exists(name), out);
             }
             // The name is taken: let the server say so, of a name that is taken there, if nothing else is
@@ -411,7 +411,7 @@ impl Exchange {
         let bound = Step::Bound { portal: Bytes::copy_from_slice(key(portal)), before };
         match statement {
             Some(statement) if scope.session.deallocates(&statement) => {
-                if self.in_failed {
+                if self.within == Within::Failed {
                     return self.doom(Refusal::in_failed_transaction(), out);
                 }
                 if !portal.is_empty() || !has_no_values(rest) || frontend::check_bind(rest).is_err() {
@@ -518,7 +518,7 @@ impl Exchange {
 
     fn execute(&mut self, scope: &mut Scope<'_>, portal: &[u8], frame: &[u8], out: &mut BytesMut) {
         let bound = scope.session.portals.known.get(key(portal));
-        if bound.is_some_and(|portal| portal.is_spent) && !self.in_failed {
+        if bound.is_some_and(|portal| portal.is_spent) && self.within != Within::Failed {
             return self.doom(Refusal::spent_portal(portal), out);
         }
         let statement = scope.bound(portal).cloned();
@@ -526,7 +526,7 @@ impl Exchange {
         if let Some(name) =
             statement.as_ref().filter(deallocates).and_then(|it| it.analysis.deallocates.clone())
         {
-            if self.in_failed {
+            if self.within == Within::Failed {
                 return self.doom(Refusal::in_failed_transaction(), out);
             }
             if let Some(portal) = scope.session.portals.known.get_mut(key(portal)) {
@@ -540,7 +540,9 @@ impl Exchange {
         }
         out.extend_from_slice(frame);
         self.has_copied = false;
-        self.in_failed = self.in_failed && !statement.as_ref().is_some_and(|it| it.ends_failed());
+        if statement.as_ref().is_some_and(|it| it.ends_failed()) {
+            self.within.leave_failed();
+        }
         let effect =
             statement.as_ref().and_then(|it| it.analysis.first_effect()).cloned().unwrap_or_default();
         // The unnamed statement, which this may be itself, stays.

@@ -306,7 +306,7 @@ fn a_statement_that_nobody_prepared_fails_on_the_server_with_the_clients_error()
     assert_eq!(dialogue.client(bind(b"nothing")), "Dgatekeeper refused this statement E S");
     assert_eq!(dialogue.server(error("26000")), "E26000");
     assert_eq!(dialogue.server(ready(Status::Failed)), "ZE");
-    assert!(dialogue.exchange.failed);
+    assert_eq!(dialogue.exchange.fault, Fault::Error);
 }
 
 #[test]

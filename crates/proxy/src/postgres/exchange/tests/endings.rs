@@ -293,8 +293,8 @@ fn what_a_standby_gives_up_for_its_primary_is_no_conflict_of_those_in_flight() {
         dialogue.client(|out| frontend::write_query(out, b"SELECT 1"));
         assert_eq!(dialogue.server(raised(code, routine)), format!("E{code}"));
         assert_eq!(
-            (dialogue.exchange.failed, dialogue.exchange.conflicted),
-            (true, conflicts),
+            dialogue.exchange.fault,
+            if conflicts { Fault::Conflict } else { Fault::Error },
             "{code} {routine}"
         );
     }

@@ -22,9 +22,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use admission::{
-    Action, ClassId, ClientId, Completion, Instant, Lane, Learned, LearnedType, Outcome, Pin, Policy, PoolId,
-    PoolSet, Queued, Reason, Refused, Request, RequestType, ServiceClass, Shortage, Silent, Snapshot, Ticket,
-    Turns,
+    Action, ClassId, ClientId, Completion, Gate, Instant, Lane, Learned, LearnedType, Outcome, Pin, Policy,
+    PoolId, PoolSet, Queued, Reason, Refused, Request, RequestType, ServiceClass, Shortage, Silent, Snapshot,
+    Ticket, Turns,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -237,7 +237,7 @@ impl Driver {
     /// in the background.
     pub(crate) fn can_wait(&self, request_type: RequestType, class: ClassId) -> bool {
         let is_it = |known: &ServiceClass| known.id == class && known.turns == Turns::Background;
-        let is_long = || matches!(self.inner.lock().gate.lane_of(request_type), Some((Lane::Long, _)));
+        let is_long = || matches!(self.inner.lock().gate.gate().lane_of(request_type), Some((Lane::Long, _)));
         self.rules.lock().classes().iter().any(is_it) || is_long()
     }
 
@@ -248,18 +248,18 @@ impl Driver {
 
     /// The gate's state now.
     pub fn snapshot(&self) -> Snapshot {
-        self.looked_at(Decider::snapshot)
+        self.looked_at(Gate::snapshot)
     }
 
     /// The gate's state now, without the types.
     pub(crate) fn brief(&self) -> Snapshot {
-        self.looked_at(Decider::brief)
+        self.looked_at(Gate::brief)
     }
 
     /// What the words about a refusal are made of.
     pub(crate) fn facts(&self) -> (Instant, Snapshot, Option<Silent>) {
         let inner = self.inner.lock();
-        (self.clock.now(), inner.gate.brief(), inner.gate.gate().silent())
+        (self.clock.now(), inner.gate.gate().brief(), inner.gate.gate().silent())
     }
 
     /// When a client that is refused now may try again.
@@ -270,7 +270,7 @@ impl Driver {
     /// What the gate has learned, with the name of each type: to be kept across restarts.
     pub fn learned(&self) -> (Learned, Vec<Arc<str>>) {
         let inner = self.inner.lock();
-        let mut learned = inner.gate.learned();
+        let mut learned = inner.gate.gate().learned();
         let label = |known: &LearnedType| inner.observer.own_label(known.request_type);
         // What has no name, or none to be shown, would have none after the restart either.
         learned.types.retain(|known| label(known).is_some());
@@ -317,7 +317,7 @@ impl Driver {
     /// Those that wait, with the names of their types, in order of arrival, at most so many.
     pub(crate) fn queue(&self, most: usize) -> Vec<(Queued, Option<Arc<str>>)> {
         let inner = self.inner.lock();
-        let queue = inner.gate.queue(most);
+        let queue = inner.gate.gate().queue(most);
         queue.into_iter().map(|queued| (queued, inner.observer.label(queued.request_type))).collect()
     }
 
@@ -353,7 +353,7 @@ impl Driver {
         let mut changed = observer.changed(mark);
         for ChangedRow { row, .. } in &mut changed.rows {
             // What the gate knows is newer: the observer hears of a lane only when it changes.
-            if let Some(learned) = row.key.and_then(|key| gate.lane_of(key)) {
+            if let Some(learned) = row.key.and_then(|key| gate.gate().lane_of(key)) {
                 (row.lane, row.work) = learned;
             }
         }

@@ -28,8 +28,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use admission::{
-    Action, ClientId, Completion, Connection, Event, Gate, Instant, Lane, Learned, Outcome, Policy, PoolId,
-    Queued, Reason, Refused, Request, RequestType, Snapshot, Ticket, Work,
+    Action, ClientId, Completion, Connection, Event, Gate, Instant, Learned, Outcome, Policy, PoolId, Reason,
+    Refused, Request, Ticket,
 };
 
 /// The most steps kept for one request that waits in the shadow, and so the most of its pauses.
@@ -212,21 +212,11 @@ impl Shadow {
         self.act(now);
     }
 
-    /// What the shadow's gate has learned.
-    pub fn learned(&self) -> Learned {
-        self.gate.learned()
-    }
-
     /// Takes over what another gate had learned.
     pub fn recall(&mut self, now: Instant, learned: &Learned) {
         self.advance(now);
         self.gate.recall(now, learned);
         self.act(now);
-    }
-
-    /// The requests that would wait.
-    pub fn queue(&self, most: usize) -> Vec<Queued> {
-        self.gate.queue(most)
     }
 
     /// The gate that says what would be.
@@ -251,21 +241,6 @@ impl Shadow {
     /// What happened in the shadow; drain it after every call.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.gate.poll_event()
-    }
-
-    /// The state of the shadow's gate.
-    pub fn snapshot(&self) -> Snapshot {
-        self.gate.snapshot()
-    }
-
-    /// The lane and the expected work of a type that is known.
-    pub fn lane_of(&self, request_type: RequestType) -> Option<(Lane, Work)> {
-        self.gate.lane_of(request_type)
-    }
-
-    /// A snapshot without the types.
-    pub fn brief(&self) -> Snapshot {
-        self.gate.brief()
     }
 
     /// Records a real event of a request. In the shadow it happens as long after the dispatch there.

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use admission::{
-    Action, ClientId, Completion, Event, Gate, Instant, Lane, Learned, Pin, Policy, PoolId, PoolSet, Queued,
-    Reason, Request, RequestType, Snapshot, Ticket, Work,
+    Action, ClientId, Completion, Event, Gate, Instant, Learned, Pin, Policy, PoolId, PoolSet, Reason,
+    Request, RequestType, Ticket, Work,
 };
 
 use crate::observe::Account;
@@ -87,7 +87,7 @@ impl Decider {
                     None => Some(shadow.arrive(now, request)),
                 };
                 let expected = known.and_then(|ticket| shadow.gate().expected_of(ticket));
-                let work = expected.or_else(|| Some(shadow.lane_of(request.request_type)?.1));
+                let work = expected.or_else(|| Some(shadow.gate().lane_of(request.request_type)?.1));
                 real.begin(known, request.request_type, work.unwrap_or(Work::ZERO))
             }
         }
@@ -205,13 +205,6 @@ impl Decider {
         }
     }
 
-    pub(crate) fn learned(&self) -> Learned {
-        match self {
-            Self::Enforcing(gate) => gate.learned(),
-            Self::Observing { shadow, .. } => shadow.learned(),
-        }
-    }
-
     pub(crate) fn recall(&mut self, now: Instant, learned: &Learned) {
         match self {
             Self::Enforcing(gate) => gate.recall(now, learned),
@@ -243,14 +236,7 @@ impl Decider {
         }
     }
 
-    pub(crate) fn queue(&self, most: usize) -> Vec<Queued> {
-        match self {
-            Self::Enforcing(gate) => gate.queue(most),
-            Self::Observing { shadow, .. } => shadow.queue(most),
-        }
-    }
-
-    /// The gate that decides, or would.
+    /// The gate that decides, or would: what it knows, and who waits.
     pub(crate) fn gate(&self) -> &Gate {
         match self {
             Self::Enforcing(gate) => gate,
@@ -288,34 +274,13 @@ impl Decider {
             }
         }
     }
-
-    pub(crate) fn lane_of(&self, request_type: RequestType) -> Option<(Lane, Work)> {
-        match self {
-            Self::Enforcing(gate) => gate.lane_of(request_type),
-            Self::Observing { shadow, .. } => shadow.lane_of(request_type),
-        }
-    }
-
-    pub(crate) fn brief(&self) -> Snapshot {
-        match self {
-            Self::Enforcing(gate) => gate.brief(),
-            Self::Observing { shadow, .. } => shadow.brief(),
-        }
-    }
-
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        match self {
-            Self::Enforcing(gate) => gate.snapshot(),
-            Self::Observing { shadow, .. } => shadow.snapshot(),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use admission::{Connection, Cost, Entry, Order, Outcome, RequestType};
+    use admission::{Connection, Cost, Entry, Order, Outcome, RequestType, Snapshot};
 
     use super::*;
 
@@ -357,14 +322,14 @@ mod tests {
         for (decider, dispatched_at_once) in [(&mut enforcing, 1), (&mut observing, 2)] {
             let tickets = [(); 2].map(|()| decider.arrive(Instant::ZERO, request, None).0);
             assert_eq!(std::iter::from_fn(|| decider.poll()).count(), dispatched_at_once);
-            let Snapshot { in_flight, queued, .. } = decider.snapshot();
+            let Snapshot { in_flight, queued, .. } = decider.gate().snapshot();
             assert_eq!((in_flight, queued), (1, 1));
             for ticket in tickets {
                 decider.complete(Instant::ZERO, ticket, done);
             }
         }
         observing.handle_timeout(Instant::ZERO);
-        assert_eq!((observing.snapshot().in_flight, observing.poll()), (0, None));
+        assert_eq!((observing.gate().snapshot().in_flight, observing.poll()), (0, None));
     }
 
     #[test]
@@ -386,7 +351,7 @@ mod tests {
             for ticket in tickets {
                 decider.complete(at.after(took), ticket, done);
             }
-            let Snapshot { in_flight, queued, .. } = decider.snapshot();
+            let Snapshot { in_flight, queued, .. } = decider.gate().snapshot();
             assert!(in_flight <= 1 && in_flight + queued <= 8, "{in_flight} + {queued}");
             assert!(in_flight + queued >= 6, "the shadow is never without work: {in_flight} + {queued}");
             while let Some((account, event)) = decider.poll_event() {

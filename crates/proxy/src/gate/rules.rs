@@ -7,10 +7,10 @@
 //! the tenants of a class still take turns.
 
 use admission::{
-    AfterStall, Capacity, Contention, Goal, LongLimit, Order, Policy, Rejection, ServiceClass, Snapshot,
+    AfterStall, Capacity, Contention, Gate, Goal, LongLimit, Order, Policy, Rejection, ServiceClass, Snapshot,
 };
 
-use super::{Decider, Driver};
+use super::Driver;
 
 /// How many requests run at once in an emergency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,11 +86,11 @@ impl Driver {
     }
 
     /// The gate's state now. The connections are those of the configuration, also while more run at once.
-    pub(super) fn looked_at(&self, look: impl FnOnce(&Decider) -> Snapshot) -> Snapshot {
+    pub(super) fn looked_at(&self, look: impl FnOnce(&Gate) -> Snapshot) -> Snapshot {
         let configured = self.rules.lock().configured.connections;
         let snapshot = self.change(|gate, now| {
             gate.handle_timeout(now);
-            look(gate)
+            look(gate.gate())
         });
         Snapshot { connections: snapshot.connections.min(configured), ..snapshot }
     }

@@ -1,6 +1,6 @@
 //! Tests of the shadow in virtual time, with the real gate.
 
-use admission::{Cost, Entry, LongLimit, Order, Reason, RequestType, Work};
+use admission::{Cost, Entry, LongLimit, Order, Reason, RequestType, Snapshot, Work};
 use proptest::prelude::*;
 
 use super::*;
@@ -79,12 +79,12 @@ fn completed(events: &[Event]) -> usize {
 fn without_contention_the_shadow_does_what_really_happens() {
     let mut shadow = knowing(policy(2));
     let (a, b) = (shadow.arrive(at(10), request(READ)), shadow.arrive(at(11), request(READ)));
-    assert_eq!(shadow.snapshot().in_flight, 2);
+    assert_eq!(shadow.gate().snapshot().in_flight, 2);
     shadow.finished(at(20), a, served(10));
     shadow.finished(at(21), b, served(10));
     let events = events(&mut shadow);
     assert_eq!((queue_waits(&events), completed(&events)), (vec![ms(0), ms(0)], 2));
-    assert_eq!((shadow.snapshot().in_flight, shadow.next_timeout()), (0, None));
+    assert_eq!((shadow.gate().snapshot().in_flight, shadow.next_timeout()), (0, None));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn what_ran_at_once_would_have_waited_and_then_taken_as_long() {
     shadow.finished(at(15), b, served(3));
     shadow.finished(at(20), a, served(10));
     assert_eq!(queue_waits(&events(&mut shadow)), [ms(0), ms(8)], "b is dispatched when a ends, at 20");
-    assert_eq!((shadow.snapshot().in_flight, shadow.next_timeout()), (1, Some(at(23))));
+    assert_eq!((shadow.gate().snapshot().in_flight, shadow.next_timeout()), (1, Some(at(23))));
     shadow.handle_timeout(at(30));
     let events = events(&mut shadow);
     assert!(
@@ -162,7 +162,7 @@ fn a_client_that_really_leaves_leaves_the_shadows_queue_at_once() {
     assert!(matches!(told[1], Event::Left { queue_wait, .. } if queue_wait == ms(5)), "{told:?}");
     shadow.finished(at(20), a, LEFT);
     assert!(matches!(events(&mut shadow)[..], [Event::Completed { outcome: Outcome::Canceled, .. }]));
-    assert_eq!(shadow.snapshot().in_flight, 0);
+    assert_eq!(shadow.gate().snapshot().in_flight, 0);
 }
 
 #[test]
@@ -177,14 +177,14 @@ fn a_transactions_pauses_happen_as_much_later_as_its_dispatch() {
     events(&mut shadow);
     // Dispatched at 4000: idle at 4010, suspended after a second, resumed at 6010, ends at 6020.
     shadow.handle_timeout(at(5009));
-    assert_eq!(shadow.snapshot().suspended, 0);
+    assert_eq!(shadow.gate().snapshot().suspended, 0);
     shadow.handle_timeout(at(5010));
-    assert_eq!((shadow.snapshot().suspended, shadow.snapshot().connections_in_use), (1, 1));
+    assert_eq!((shadow.gate().snapshot().suspended, shadow.gate().snapshot().connections_in_use), (1, 1));
     shadow.handle_timeout(at(6010));
-    assert_eq!(shadow.snapshot().suspended, 0);
+    assert_eq!(shadow.gate().snapshot().suspended, 0);
     assert_eq!(shadow.next_timeout(), Some(at(6020)));
     shadow.handle_timeout(at(6020));
-    assert_eq!(shadow.snapshot().in_flight, 0);
+    assert_eq!(shadow.gate().snapshot().in_flight, 0);
     assert!(matches!(events(&mut shadow)[..], [
         Event::Suspended { .. },
         Event::Resumed { .. },
@@ -206,7 +206,7 @@ fn pauses_beyond_the_maximum_count_as_busy() {
     assert!(matches!(steps.last(), Some((_, Step::End(_)))));
     shadow.finished(at(1000), a, served(1));
     shadow.handle_timeout(at(9000));
-    assert_eq!(shadow.snapshot().in_flight, 0);
+    assert_eq!(shadow.gate().snapshot().in_flight, 0);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn the_budget_of_connections_applies_whatever_pool_or_connection_a_session_has()
             shadow.arrive(at(10), Request { pool, ..request(READ) })
         })
         .collect();
-    let Snapshot { in_flight, queued, .. } = shadow.snapshot();
+    let Snapshot { in_flight, queued, .. } = shadow.gate().snapshot();
     assert_eq!((in_flight, queued), (3, 7));
 }
 
@@ -229,7 +229,7 @@ fn a_new_policy_applies_at_once() {
         shadow.arrive(at(10), request(READ));
     }
     shadow.set_policy(at(20), policy(2));
-    assert_eq!((shadow.snapshot().in_flight, shadow.snapshot().queued), (2, 1));
+    assert_eq!((shadow.gate().snapshot().in_flight, shadow.gate().snapshot().queued), (2, 1));
 }
 
 #[test]
@@ -375,7 +375,7 @@ proptest! {
             matches!(event, Event::Completed { .. } | Event::Rejected { .. } | Event::Left { .. })
         });
         prop_assert_eq!(ended.count(), stories.len());
-        let Snapshot { load, in_flight, queued, connections_in_use, .. } = shadow.snapshot();
+        let Snapshot { load, in_flight, queued, connections_in_use, .. } = shadow.gate().snapshot();
         prop_assert_eq!((load, in_flight, queued, connections_in_use), (Work::ZERO, 0, 0, 0));
         prop_assert!(shadow.requests.is_empty() && shadow.refused.is_empty() && shadow.due.is_empty());
     }

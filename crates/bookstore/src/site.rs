@@ -39,7 +39,7 @@ use crate::names::Scale;
 
 pub use self::connections::Isolation;
 pub use self::locking::Locking;
-pub use self::session::BestSellers;
+pub use self::session::OrderLines;
 pub use self::shop::Transactions;
 
 /// The longest form, in bytes.
@@ -105,7 +105,10 @@ pub struct Options {
     pub count_orders: Switch,
     /// How Best Sellers finds the lines of the last 3,333 orders
     #[arg(long, value_enum, default_value_t)]
-    pub best_sellers: BestSellers,
+    pub best_sellers: OrderLines,
+    /// How Admin Confirm finds the lines of the customers who bought a book
+    #[arg(long, value_enum, default_value_t)]
+    pub bought_together: OrderLines,
 }
 
 /// Serves the shop until SIGINT or SIGTERM; then no new connection is accepted, and what is under way ends.
@@ -170,6 +173,7 @@ fn shop(options: &Options) -> Result<Shop, Error> {
             locking: options.locking,
             counts_orders: options.count_orders == Switch::On,
             best_sellers: options.best_sellers,
+            bought_together: options.bought_together,
             prepares: options.prepared_statements == Switch::On,
         },
         has_tags: options.route_tags == Switch::On,

@@ -2,8 +2,8 @@
 
 mod support;
 
-use bench::mariadb::PrivateMariadb;
 use support::{CUSTOMERS, NEWCOMER, Site, check, populate, run};
+use testbed::mariadb::PrivateMariadb;
 
 fn url(server: &PrivateMariadb) -> String {
     let (user, password) = (server.user(), server.password());
@@ -20,7 +20,7 @@ fn every_page_is_served_in_every_mode_and_the_books_balance() {
     let modes: [&[&str]; 5] = [
         &[],
         &["--transactions", "statement"],
-        &["--locking", "tables", "--best-sellers", "scan"],
+        &["--locking", "tables", "--best-sellers", "scan", "--bought-together", "scan"],
         &["--locking", "rows", "--isolation", "serializable"],
         &["--locking", "application", "--connect-per-request"],
     ];

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use bench::pgbouncer::{PgBouncer, Prepared};
 use bookstore::interaction::Interaction;
 use support::{Browser, CUSTOMERS, NEWCOMER, Site, populate, server, until};
+use testbed::pgbouncer::{PgBouncer, Prepared};
 
 /// Visits all fourteen pages and calls `after` behind each.
 fn visit_all(browser: &mut Browser, mut after: impl FnMut(Interaction)) {
@@ -178,6 +178,17 @@ fn best_sellers_are_the_same_by_index_and_by_scan() {
 }
 
 #[test]
+fn a_book_is_changed_by_index_and_by_scan() {
+    let server = server();
+    populate(&server.url(), "100");
+    for by in ["index", "scan"] {
+        let site = Site::start(&server.url(), &["--bought-together", by]);
+        let fields = [("cost", "12.50"), ("image", "cover/3.svg"), ("thumbnail", "thumbnail/3.svg")];
+        site.browser().post("/admin/books/7/change", &fields).is("ADMC");
+    }
+}
+
+#[test]
 fn an_interaction_without_a_pool_has_a_connection_of_its_own() {
     let server = server();
     populate(&server.url(), "100");
@@ -321,7 +332,7 @@ fn a_database_that_is_away_makes_the_shop_busy_until_it_is_back() {
                 }
             }
         });
-        server.restart(bench::postgres::Stop::Immediate).expect("it starts again");
+        server.restart(testbed::postgres::Stop::Immediate).expect("it starts again");
         until("the shop serves again", || browser.get("/books/7").status == 200);
         done.store(true, Ordering::Relaxed);
         watching.join().expect("only 200 and 503");

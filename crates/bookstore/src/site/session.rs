@@ -11,13 +11,13 @@ use super::locking::{Locking, Tables};
 use crate::database::{Connection, Parameter, Row};
 use crate::interaction::Interaction;
 
-/// How the lines of the last orders are found among all.
+/// How a page finds its order lines among all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum BestSellers {
+pub enum OrderLines {
     /// By an index if the database finds that cheaper, as PostgreSQL does
     #[default]
     Index,
-    /// By reading all lines, as databases of the papers' time did: it makes the page the longest of all by
+    /// By reading all lines, as databases of the papers' time did: it makes the page longer than others by
     /// far
     Scan,
 }
@@ -30,7 +30,9 @@ pub(super) struct Manner {
     /// Whether orders are counted before one is placed, as the public servlets did.
     pub(super) counts_orders: bool,
     /// How best sellers are found.
-    pub(super) best_sellers: BestSellers,
+    pub(super) best_sellers: OrderLines,
+    /// How books are found that were bought together.
+    pub(super) bought_together: OrderLines,
     /// Whether a connection of the pool prepares each statement once, and keeps it.
     pub(super) prepares: bool,
 }

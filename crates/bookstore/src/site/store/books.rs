@@ -2,7 +2,7 @@
 
 use super::super::failure::Failure;
 use super::super::locking::Locking;
-use super::super::session::{BestSellers, Session};
+use super::super::session::{OrderLines, Session};
 use super::super::shop::{Shop, cents, int, text};
 use crate::database::Row;
 use crate::money::Cents;
@@ -43,6 +43,11 @@ const BOOK: &str = "SELECT i_id, i_title, a_fname, a_lname, i_thumbnail, (i_cost
 const BOUGHT_TOGETHER: &str = "SELECT ol_i_id FROM orders, order_line WHERE o_id = ol_o_id AND NOT (ol_i_id = $1) AND o_c_id IN \
     (SELECT o_c_id FROM orders, order_line WHERE o_id = ol_o_id AND o_id > (SELECT MAX(o_id) - 10000 FROM orders) \
     AND ol_i_id = $1) GROUP BY ol_i_id ORDER BY SUM(ol_qty) DESC LIMIT 5";
+
+/// Books bought together with one, found by reading all order lines twice.
+const BOUGHT_TOGETHER_BY_SCAN: &str = "SELECT ol_i_id FROM orders, order_line WHERE o_id = ol_o_id AND NOT (ol_i_id = $1) AND \
+    o_c_id + 0 IN (SELECT o_c_id FROM orders, order_line WHERE o_id = ol_o_id AND o_id + 0 > (SELECT MAX(o_id) - 10000 \
+    FROM orders) AND ol_i_id + 0 = $1) GROUP BY ol_i_id ORDER BY SUM(ol_qty) DESC LIMIT 5";
 
 /// A book of a list.
 #[derive(Clone, Debug)]
@@ -105,8 +110,8 @@ pub(in super::super) async fn new(db: &Session, subject: &str) -> Result<Vec<Lis
 /// The books of a subject that sold best in the last 3,333 orders.
 pub(in super::super) async fn best(db: &Session, subject: &str) -> Result<Vec<Listed>, Failure> {
     let sql = match db.manner.best_sellers {
-        BestSellers::Index => BEST,
-        BestSellers::Scan => BEST_BY_SCAN,
+        OrderLines::Index => BEST,
+        OrderLines::Scan => BEST_BY_SCAN,
     };
     all(&db.rows(sql, &[text(&subject)]).await?)
 }
@@ -155,7 +160,11 @@ pub(in super::super) async fn change(
     }
     let sql = "UPDATE item SET i_cost = $1 * 0.01, i_image = $2, i_thumbnail = $3, i_pub_date = CURRENT_DATE WHERE i_id = $4";
     db.execute(sql, &[cents(&price.0), text(&image), text(&thumbnail), int(&id)]).await?;
-    let found = db.rows(BOUGHT_TOGETHER, &[int(&id)]).await?;
+    let sql = match db.manner.bought_together {
+        OrderLines::Index => BOUGHT_TOGETHER,
+        OrderLines::Scan => BOUGHT_TOGETHER_BY_SCAN,
+    };
+    let found = db.rows(sql, &[int(&id)]).await?;
     let mut related: Vec<i32> = found.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     if related.len() < 5 {
         // The specification fills up with the books that follow; those it has already stay what they are.
@@ -207,6 +216,13 @@ fn beginning(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scan_looks_for_the_same_books() {
+        let words = |sql: &str| sql.replace(" + 0", "").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words(BEST_BY_SCAN), words(BEST));
+        assert_eq!(words(BOUGHT_TOGETHER_BY_SCAN), words(BOUGHT_TOGETHER));
+    }
 
     #[test]
     fn a_searched_text_means_itself() {

@@ -2,11 +2,12 @@
 //! and load; with FIFO, shortest first, and two that see true service times beside it.
 //!
 //! Run: `cargo bench -p sim --bench no-harm -- [requests=120000] [seeds=11,12] [cores=1,2] [variation=0,1]
-//! [load=0.9] [connections=20] [brief=yes] [uncanceled=600000]`. A gate for PostgreSQL
-//! has 20 connections by default, one for HTTP 200. It prints the table (Markdown), and last how many
-//! cells miss a goal. Figures are ratios of means over the seeds; the others' columns are of the first
-//! seed. `brief` leaves them out. `uncanceled` is how many requests are sent where the service goes on with
-//! what nobody waits for: it falls the further behind the more there are.
+//! [load=0.9] [connections=20] [capacity=auto] [brief=yes] [uncanceled=600000]`. A gate that finds the number
+//! of its connections has 72 before a PostgreSQL that allows 100, and a gate for HTTP has 200. With
+//! `capacity=auto` it finds its capacity, as gates do by default. It prints the table (Markdown), and last
+//! how many cells miss a goal. Figures are ratios of means over the seeds; the others' columns are of the
+//! first seed. `brief` leaves them out. `uncanceled` is how many requests are sent where the service goes on
+//! with what nobody waits for: it falls the further behind the more there are.
 //!
 //! Where a goal is missed, the best in hindsight is looked for: of several limits of the long lane, each
 //! with the mean costs known beforehand and connections for nothing ([`Variant::Hindsight`]).
@@ -14,6 +15,7 @@
 #[path = "../tests/common/no_harm.rs"]
 mod experiment;
 
+use admission::{Capacity, Controller};
 use experiment::{
     AMPLE, Bound, CONNECTIONS, CORES, Cell, Goal, LOADS, Outturn, Traffic, VARIATIONS, Variant, averaged,
     broken, goals, outturn,
@@ -47,6 +49,7 @@ struct Asked {
     requests: u64,
     uncanceled: u64,
     connections: u32,
+    finds_capacity: bool,
     seeds: Vec<u64>,
     brief: bool,
 }
@@ -57,11 +60,19 @@ impl Asked {
         self.requests * if near { LONGER } else { 1 }
     }
 
+    fn scenario(&self, cell: &Cell, variant: Variant, seed: u64, requests: u64) -> sim::Scenario {
+        let mut scenario = cell.scenario(variant, seed, requests);
+        if self.finds_capacity && matches!(variant, Variant::Default(_) | Variant::DefaultUncanceled(_)) {
+            scenario.policy.capacity = Capacity::Found(Controller::Auto);
+        }
+        scenario
+    }
+
     /// The means over these seeds.
     fn play(&self, cell: &Cell, variants: &[Variant], seeds: &[u64], requests: u64) -> Vec<Outturn> {
         let scenarios: Vec<_> = variants
             .iter()
-            .flat_map(|&variant| seeds.iter().map(move |&seed| cell.scenario(variant, seed, requests)))
+            .flat_map(|&variant| seeds.iter().map(move |&seed| self.scenario(cell, variant, seed, requests)))
             .collect();
         let all = sim::sweep(&scenarios, None, |_, run| outturn(cell, &run.expect("a sound run")));
         all.chunks(seeds.len()).map(|runs| averaged(&runs.iter().collect::<Vec<_>>())).collect()
@@ -195,6 +206,7 @@ fn main() {
         requests: numbers("requests", &[120_000.0])[0] as u64,
         uncanceled: numbers("uncanceled", &[UNCANCELED])[0] as u64,
         connections: numbers("connections", &[f64::from(CONNECTIONS)])[0] as u32,
+        finds_capacity: argument("capacity").is_some_and(|capacity| capacity == "auto"),
         seeds: numbers("seeds", &[11.0, 12.0]).iter().map(|&seed| seed as u64).collect(),
         brief: argument("brief").is_some(),
     };

@@ -24,7 +24,7 @@ pub use mechanisms::{Loss, without};
 pub use page::page;
 pub use row::{Row, Seeds, Variant, rows_of};
 pub use search::{Found, search};
-pub use trajectory::trajectory;
+pub use trajectory::trajectories;
 pub use verdict::{Miss, misses};
 
 use crate::error::Error;

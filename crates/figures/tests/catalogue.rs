@@ -1,11 +1,14 @@
-//! The catalogue can be read, and a handful of its rows miss the goals that are listed here and no others.
+//! The catalogue can be read, a handful of its rows miss the goals that are listed here and no others, and
+//! the gates move as the trajectories that are written say.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests fails like a test")]
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use figures::Progress;
-use figures::catalogue::{Row, misses, page, play, rows};
+use figures::catalogue::{Row, misses, page, play, rows, trajectories};
 use scenario::{FIXED_GATE, WITHOUT_GATE};
 
 /// The goals that the gates miss in [`SHORT`]: row, gate, goal. Take out what is reached; add nothing.
@@ -24,8 +27,15 @@ const KNOWN: &[(&str, &str, &str)] = &[
 const SHORT: [&str; 4] =
     ["06-deadlocks-and-a-target", "09-work-that-runs-on", "12-two-places", "13-two-places-overloaded"];
 
+/// Rows whose trajectories take ten seconds. They are written anew with the others, but not compared here.
+const LONG: [&str; 1] = ["05-deadlocks"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 fn catalogue() -> Vec<Row> {
-    rows(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/catalogue")).unwrap()
+    rows(&root().join("scenarios/catalogue")).unwrap()
 }
 
 #[test]
@@ -62,4 +72,34 @@ fn the_known_failures_of_the_catalogue_only_become_fewer() {
     assert!(reached.is_empty(), "goals are reached now; take them out of KNOWN: {reached:?}");
     let page = page(&rows, &cells, &[]);
     assert!(page.contains(&format!("Goals that are missed: {}", KNOWN.len())), "{page}");
+}
+
+#[test]
+fn the_gates_move_as_the_written_trajectories_say() {
+    let directory = root().join("docs/results/catalogue");
+    let update = std::env::var_os("UPDATE_TRAJECTORIES").is_some();
+    let mut rows = catalogue();
+    let files: BTreeSet<_> = rows.iter().map(Row::trajectory_file).collect();
+    rows.retain(|row| update || !LONG.contains(&&row.name[..]));
+    let mut moved = String::new();
+    for (row, now) in rows.iter().zip(trajectories(&rows).unwrap()) {
+        let file = directory.join(row.trajectory_file());
+        if update {
+            fs::write(&file, &now).unwrap();
+        }
+        let written = fs::read_to_string(&file).unwrap_or_default();
+        if written != now {
+            let pair = written.lines().zip(now.lines()).find(|(written, now)| written != now);
+            let (written, now) = pair.unwrap_or(("", "another number of lines"));
+            moved += &format!("{}\n  written {written}\n  now     {now}\n", row.name);
+        }
+    }
+    assert!(
+        moved.is_empty(),
+        "gates move otherwise, first here:\n{moved}If that is meant, UPDATE_TRAJECTORIES=1 cargo test -p figures \
+         --test catalogue writes all trajectories anew, and `make catalogue` the page as well."
+    );
+    let entries = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name());
+    let written: BTreeSet<_> = entries.map(|name| name.into_string().unwrap()).collect();
+    assert_eq!(written, files, "a file for each row, and none for a row that is gone");
 }

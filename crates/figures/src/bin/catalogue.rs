@@ -62,9 +62,8 @@ fn perform(arguments: &Arguments, progress: &Progress) -> Result<String, Error> 
     if arguments.only.is_none() {
         write(&arguments.page, &page)?;
         let directory = arguments.page.with_extension("");
-        for row in &rows {
-            let name = row.name.replace(", ", "-").replace(' ', "-");
-            write(&directory.join(name).with_extension("txt"), &trajectories(row)?)?;
+        for (row, text) in rows.iter().zip(catalogue::trajectories(&rows)?) {
+            write(&directory.join(row.trajectory_file()), &text)?;
         }
     }
     Ok(page)
@@ -77,12 +76,6 @@ fn searched(rows: &[Row], progress: &Progress) -> Result<String, Error> {
         format!("{}: {known} serves {served:.1}/s; the best that was tried is {best}, {most:.1}/s", found.row)
     });
     Ok(lines.collect::<Vec<_>>().join("\n"))
-}
-
-fn trajectories(row: &Row) -> Result<String, Error> {
-    let gated = row.variants().filter(|variant| variant.name != scenario::WITHOUT_GATE);
-    let each = gated.map(|variant| catalogue::trajectory(row, &variant));
-    Ok(each.collect::<Result<Vec<_>, _>>()?.join("\n"))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {

@@ -69,9 +69,21 @@ impl Row {
     /// The scenarios with this policy, one for each seed of a set.
     pub fn scenarios(&self, policy: &Policy, seeds: Seeds) -> Vec<Scenario> {
         let from = if seeds == Seeds::HeldOut { HELD_OUT } else { 0 };
-        let seeded =
-            |seed| Scenario { policy: policy.clone(), ..self.experiment.scenario(0, self.point, seed) };
-        (from..from + self.experiment.seeds).map(seeded).collect()
+        (from..from + self.experiment.seeds).map(|seed| self.seeded(policy, seed)).collect()
+    }
+
+    /// The scenario with this policy and the first seed of the file.
+    pub fn first_scenario(&self, policy: &Policy) -> Scenario {
+        self.seeded(policy, 0)
+    }
+
+    fn seeded(&self, policy: &Policy, seed: u64) -> Scenario {
+        Scenario { policy: policy.clone(), ..self.experiment.scenario(0, self.point, seed) }
+    }
+
+    /// The name of the file with its trajectories.
+    pub fn trajectory_file(&self) -> String {
+        self.name.replace(", ", "-").replace(' ', "-") + ".txt"
     }
 
     /// The names of the types.

@@ -2,6 +2,7 @@
 
 mod classes;
 mod page;
+mod real_loads;
 mod srpt;
 mod viewer;
 
@@ -30,8 +31,8 @@ const RESULTS: &str = "results/experiments";
 pub(crate) enum ByPlan {
     /// The experiments that are plans: what each asks, how long it takes, what is measured
     List(Directories),
-    /// Runs an experiment that is a plan, or goes on with it; `run classes`, `run page`, `run srpt` and `run
-    /// viewer` have flags of their own
+    /// Runs an experiment that is a plan, or goes on with it; `run classes`, `run page`, `run
+    /// real-loads`, `run srpt` and `run viewer` have flags of their own
     #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Run {
         #[command(subcommand)]
@@ -52,6 +53,9 @@ pub(crate) enum Own {
     /// A page of 60 files over one HTTP/2 connection of 10 Mbit/s beside downloads: time until it is painted,
     /// directly, through nginx, through a gate; needs root, nginx and Chromium
     Page(page::Arguments),
+    /// Statements that sleep, a site of 64 places, a site with a lock: directly, through a gate without
+    /// settings
+    RealLoads(real_loads::Arguments),
     /// Responses in order of least remaining size on a link of 10 Mbit/s; needs root
     Srpt(Box<srpt::Arguments>),
     /// What one viewer of the page costs, the gate and the browser, with ten thousand types and a thousand
@@ -130,6 +134,9 @@ pub(crate) async fn by_plan(
             classes::run(arguments, server_cpu, display).await
         }
         ByPlan::Run { own: Some(Own::Page(arguments)), .. } => page::run(arguments, display).await,
+        ByPlan::Run { own: Some(Own::RealLoads(arguments)), .. } => {
+            real_loads::run(arguments, server_cpu, display).await
+        }
         ByPlan::Run { own: Some(Own::Srpt(arguments)), .. } => {
             srpt::run(*arguments, server_cpu, display).await
         }

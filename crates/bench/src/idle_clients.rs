@@ -92,6 +92,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
         clients: options.active,
         amount: Amount::Each(options.transactions),
         rate: None,
+        scripts: &[],
     };
     let results = alternate(options.rounds, &[Duration::from_secs(5); 2], async |at, left| {
         display.now(format!("{} active clients: {left:.0?} to go", options.active));

@@ -23,6 +23,7 @@ pub mod page;
 pub mod peers;
 pub mod pgbench;
 pub mod proxy_cost;
+pub mod real_loads;
 pub mod rehearsal;
 pub mod shop;
 pub mod shortest_first;

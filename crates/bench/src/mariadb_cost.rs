@@ -104,6 +104,7 @@ impl Servers {
                 clients: options.clients,
                 amount: Amount::Time(options.window),
                 rate: None,
+                scripts: &[],
             };
             let outcome = pgbench::run(&self.postgres, port, &run)?;
             (outcome.transactions, outcome.tps)

@@ -1,4 +1,5 @@
-//! One run of `pgbench -S`, PostgreSQL's own client: every transaction one lookup by key.
+//! One run of pgbench, PostgreSQL's own client: every transaction one lookup by key (`-S`), or one of
+//! scripts.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -55,6 +56,8 @@ pub struct Run {
     pub amount: Amount,
     /// Transactions per second, as a Poisson process; without it each client goes on at once.
     pub rate: Option<f64>,
+    /// What transactions do, each as often as the others; a lookup by key if nothing is said.
+    pub scripts: &'static [&'static str],
 }
 
 /// What came of a run.
@@ -93,7 +96,15 @@ pub fn run(server: &PrivateServer, port: u16, run: &Run) -> Result<Outcome, Erro
     let logs = tempfile::tempdir().map_err(Error::io("creating a temporary directory"))?;
     let mut command = program(server, port);
     command.current_dir(logs.path());
-    command.args(["-n", "-S", "-j", "1", "-M", run.protocol.name(), "-c", &run.clients.to_string()]);
+    command.args(["-n", "-j", "1", "-M", run.protocol.name(), "-c", &run.clients.to_string()]);
+    if run.scripts.is_empty() {
+        command.arg("-S");
+    }
+    for (number, script) in run.scripts.iter().enumerate() {
+        let name = format!("{number}.sql");
+        fs::write(logs.path().join(&name), script).map_err(Error::io("writing a script for pgbench"))?;
+        command.args(["-f", &name]);
+    }
     match run.amount {
         Amount::Time(window) => command.args(["-T", &window.as_secs().max(1).to_string()]),
         Amount::Each(transactions) => command.args(["-t", &transactions.to_string()]),
@@ -138,6 +149,9 @@ fn responses(directory: &std::path::Path) -> Result<Vec<f64>, Error> {
     let mut responses = Vec::new();
     for entry in fs::read_dir(directory).map_err(Error::io("looking for pgbench's logs"))? {
         let path = entry.map_err(Error::io("looking for pgbench's logs"))?.path();
+        if path.extension().is_some_and(|extension| extension == "sql") {
+            continue;
+        }
         let text = fs::read_to_string(&path).map_err(Error::io("reading pgbench's log"))?;
         let micros = text.lines().filter_map(|line| line.split(' ').nth(2)?.parse::<f64>().ok());
         responses.extend(micros.map(|micros| micros / 1e6));

@@ -182,7 +182,8 @@ async fn section(
         if !laboratory.can(variant, protocol) {
             return Ok(None);
         }
-        let run = Run { protocol, clients: options.clients, amount: Amount::Time(options.window), rate };
+        let amount = Amount::Time(options.window);
+        let run = Run { protocol, clients: options.clients, amount, rate, scripts: &[] };
         let laboratory = Arc::clone(laboratory);
         blocking(move || laboratory.turn(variant, &run)).await.map(Some)
     };

@@ -242,7 +242,8 @@ async fn over_postgres(parts: &mut Parts<'_>, cpu: Option<usize>) -> Result<(), 
     for (name, gate) in &gates {
         for protocol in Protocol::ALL {
             let each = EACH_SESSIONS_SECOND * parts.options.window.as_secs_f64();
-            let run = Run { protocol, clients: SESSIONS, amount: Amount::Each(each as u32), rate: None };
+            let amount = Amount::Each(each as u32);
+            let run = Run { protocol, clients: SESSIONS, amount, rate: None, scripts: &[] };
             let (server, port) = (std::sync::Arc::clone(&server), gate.port());
             let load = blocking(move || pgbench::run(&server, port, &run).map(|outcome| outcome.tps));
             parts.part(&format!("{name}, {}", protocol.name()), load).await?;

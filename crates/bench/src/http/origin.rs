@@ -6,6 +6,10 @@
 //! request blocks its thread without a processor: `?block=20000`. A path that is a number is the size of the
 //! answer: `/5027` has 5,027 bytes.
 //!
+//! Two more keys block likewise, each with a limit of its own. `?place=40000` first waits for one of
+//! [`PLACES`], as in a server that has so many threads. `?lock=4000` holds the one lock, and longer where
+//! more requests than [`CALM`] want it: so many times longer as the square of their number over [`CALM`].
+//!
 //! With workers it is a site of several virtual hosts instead: a path such as `/c1` is the second worker's.
 //! A worker is an origin of its own.
 
@@ -13,6 +17,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +29,10 @@ use crate::Error;
 
 /// The most connections served at once; others wait to be accepted, as with any server that has a bound.
 pub const CONNECTIONS_MAX: usize = 600;
+/// Requests that sleep in a place at once; others wait for one.
+const PLACES: usize = 64;
+/// Requests that may want the lock before each of them holds it longer.
+const CALM: usize = 8;
 /// A thread here needs next to nothing.
 const STACK: usize = 64 * 1024;
 /// Turns of the loop between two looks at the clock: a few microseconds.
@@ -110,17 +119,22 @@ impl Drop for Origin {
     }
 }
 
-/// Counts the connections.
-#[derive(Debug, Default)]
+/// Counts who is inside.
+#[derive(Debug)]
 struct Room {
+    most: usize,
     taken: Mutex<usize>,
     freed: Condvar,
 }
 
 impl Room {
+    fn of(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, taken: Mutex::default(), freed: Condvar::new() })
+    }
+
     fn take(self: &Arc<Self>) -> Place {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        while *taken >= CONNECTIONS_MAX {
+        while *taken >= self.most {
             taken = self.freed.wait(taken).unwrap_or_else(PoisonError::into_inner);
         }
         *taken += 1;
@@ -137,33 +151,68 @@ impl Drop for Place {
     }
 }
 
+/// What the connections of an origin share.
+#[derive(Debug)]
+struct Site {
+    /// Ports of the workers that serve it, if it has workers.
+    workers: Vec<u16>,
+    places: Arc<Room>,
+    lock: Mutex<()>,
+    /// Requests that hold the lock, or wait for it.
+    want: AtomicUsize,
+}
+
+impl Site {
+    fn of(workers: &[u16]) -> Arc<Self> {
+        let (lock, want) = (Mutex::default(), AtomicUsize::default());
+        Arc::new(Self { workers: workers.to_vec(), places: Room::of(PLACES), lock, want })
+    }
+
+    /// Sleeps in a place.
+    fn sleep(&self, time: Duration) {
+        let place = self.places.take();
+        std::thread::sleep(time);
+        drop(place);
+    }
+
+    /// Holds the lock.
+    fn hold(&self, time: Duration) {
+        self.want.fetch_add(1, Ordering::Relaxed);
+        let held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let crowd = self.want.load(Ordering::Relaxed).max(CALM) as f64 / CALM as f64;
+        std::thread::sleep(time.mul_f64(crowd * crowd));
+        self.want.fetch_sub(1, Ordering::Relaxed);
+        drop(held);
+    }
+}
+
 /// Serves on a port of an address until the process ends: itself, or by these workers.
 ///
 /// # Errors
 /// If it can't listen.
 pub fn serve(address: Ipv4Addr, port: u16, workers: &[u16]) -> Result<(), Error> {
-    let workers: Arc<[u16]> = workers.into();
+    let site = Site::of(workers);
     let listener = TcpListener::bind((address, port)).map_err(Error::io("listening"))?;
-    let room = Arc::new(Room::default());
+    let room = Room::of(CONNECTIONS_MAX);
     for stream in listener.incoming() {
         let (Ok(stream), place) = (stream, room.take()) else { continue };
         let thread = std::thread::Builder::new().stack_size(STACK);
-        let workers = Arc::clone(&workers);
+        let site = Arc::clone(&site);
         // Without a thread the connection is closed.
         let _ = thread.spawn(move || {
             // A client that breaks off has ended.
-            let _ = connection(&stream, &workers);
+            let _ = connection(&stream, &site);
             drop(place);
         });
     }
     Ok(())
 }
 
-fn connection(stream: &TcpStream, workers: &[u16]) -> io::Result<()> {
+fn connection(stream: &TcpStream, site: &Site) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::with_capacity(4096, stream);
     let (mut line, mut answer) = (String::new(), String::new());
-    let mut relays = workers.iter().map(|&port| Relay { port, stream: None }).collect::<Vec<_>>();
+    let mut relays = site.workers.iter().map(|&port| Relay { port, stream: None }).collect::<Vec<_>>();
     loop {
         let mut asked = None;
         loop {
@@ -175,19 +224,26 @@ fn connection(stream: &TcpStream, workers: &[u16]) -> io::Result<()> {
                 "" if asked.is_some() => break,
                 "" => {}
                 request if asked.is_none() => {
-                    asked = Some((time_of(request, "?work="), time_of(request, "?block="), size_of(request)));
+                    let times = ["?work=", "?block=", "?place=", "?lock="].map(|key| time_of(request, key));
+                    asked = Some((times, size_of(request)));
                     if let Some(relay) = worker_of(request).and_then(|place| relays.get_mut(place)) {
                         relay.ask(request)?;
-                        asked = Some((Duration::ZERO, Duration::ZERO, None));
+                        asked = Some(Default::default());
                     }
                 }
                 _ => {}
             }
         }
-        let (work, block, size) = asked.unwrap_or_default();
+        let ([work, block, place, lock], size) = asked.unwrap_or_default();
         burn(work);
         if !block.is_zero() {
             std::thread::sleep(block);
+        }
+        if !place.is_zero() {
+            site.sleep(place);
+        }
+        if !lock.is_zero() {
+            site.hold(lock);
         }
         answer.clear();
         let body = if size.is_some() { "" } else { "done\n" };
@@ -286,6 +342,20 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_is_held_longer_where_more_than_a_few_want_it() {
+        let (site, millis) = (Site::of(&[]), Duration::from_millis);
+        let took = |others| {
+            site.want.store(others, Ordering::Relaxed);
+            let begun = std::time::Instant::now();
+            site.hold(millis(4));
+            begun.elapsed()
+        };
+        assert!(took(0) >= millis(4));
+        assert!(took(23) >= millis(36));
+        assert_eq!(site.want.load(Ordering::Relaxed), 23);
+    }
+
+    #[test]
     fn a_path_that_names_a_worker_is_the_workers() {
         let accept = |listener: &TcpListener| listener.accept().unwrap().0;
         let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -299,7 +369,7 @@ mod tests {
             line
         });
         // The first worker doesn't exist, and isn't asked.
-        let before = std::thread::spawn(move || connection(&accept(&front), &[1, port]));
+        let before = std::thread::spawn(move || connection(&accept(&front), &Site::of(&[1, port])));
         let mut client = TcpStream::connect(site).unwrap();
         client.write_all(b"GET /c1?work=3000 HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
         let mut answer = [0; 43];
@@ -314,7 +384,7 @@ mod tests {
     fn a_size_is_answered_with_so_many_bytes() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let server = std::thread::spawn(move || connection(&listener.accept().unwrap().0, &[]));
+        let server = std::thread::spawn(move || connection(&listener.accept().unwrap().0, &Site::of(&[])));
         let mut stream = TcpStream::connect(address).unwrap();
         for size in [0, 1, 5_027, 300_000] {
             write!(stream, "GET /{size} HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();

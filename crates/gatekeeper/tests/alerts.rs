@@ -159,14 +159,19 @@ async fn every_alert_is_fired_by_a_fault_and_silent_without() {
     let slow = gate(&server, "slow", &["connections = 1"]);
     let wide = gate(&server, "wide", &["connections = 8", "capacity = \"none\"", "long_limit = 0"]);
     let late = gate(&server, "late", &["connections = 4"]);
+    let held = gate(&server, "held", &["connections = 8", "target = \"5ms\""]);
+    let classes = ["web", "batch"]
+        .map(|name| format!("[[gate.class]]\nname = \"{name}\"\napplication = \"{name}\"\ngoal = \"5ms\""));
+    let aims = ["connections = 2", "goal_tick = \"100ms\"", &classes[0], &classes[1]];
+    let aims = gate(&server, "aims", &aims);
     let full = gate(&server, "full", &["[process]", "memory_max = 16"]);
-    let all = [&calm, &short, &slow, &wide, &late, &full].map(Gate::admin_address);
+    let all = [&calm, &short, &slow, &wide, &late, &held, &aims, &full].map(Gate::admin_address);
     let prometheus = Prometheus::start(&all);
     let mut scene = Scene { server, prometheus, fired: BTreeSet::new() };
 
     // Without a fault: figures for some seconds of a little load, and no alert even begins.
     let mut clients = Vec::new();
-    for gate in [&calm, &short, &slow, &wide, &late, &full] {
+    for gate in [&calm, &short, &slow, &wide, &late, &held, &aims, &full] {
         clients.push(session(&scene.server, gate).await);
     }
     until("all are watched", async || {
@@ -180,7 +185,8 @@ async fn every_alert_is_fired_by_a_fault_and_silent_without() {
 
     scene = of_sessions(scene, &short, &wide, &clients[3]).await;
     scene = of_load(scene, &slow, &late).await;
-    scene = of_the_process(scene, &full, &clients[5]).await;
+    scene = of_aims(scene, &held, &aims).await;
+    scene = of_the_process(scene, &full, &clients[7]).await;
     let of_calm = |alert: &(String, String)| alert.1 == calm.admin_address();
     assert_eq!(scene.prometheus.alerts("pending|firing").into_iter().find(of_calm), None);
 
@@ -240,6 +246,24 @@ async fn of_load(mut scene: Scene, slow: &Gate, late: &Gate) -> Scene {
     let starved = Starved::new(late);
     scene.fires("GatekeeperLate", &late.admin_address(), async || ()).await;
     drop((starved, crowd));
+    scene
+}
+
+/// Aims that no gate can reach: a request takes longer alone.
+async fn of_aims(mut scene: Scene, held: &Gate, aims: &Gate) -> Scene {
+    const LONGER: &str = "SELECT pg_sleep(0.02)";
+    let crowd = load(&scene.server, held, 4, LONGER).await;
+    scene.fires("GatekeeperTargetOutOfReach", &held.admin_address(), async || ()).await;
+    drop(crowd);
+    let dsn = scene.server.dsn_through(aims.port());
+    let mut crowd = JoinSet::new();
+    for name in ["web", "batch"].repeat(3) {
+        let dsn = format!("{dsn} application_name={name}");
+        let (client, connection) = tokio_postgres::connect(&dsn, NoTls).await.expect("the login succeeds");
+        crowd.spawn(async move { drop(connection.await) });
+        crowd.spawn(async move { while client.batch_execute(LONGER).await.is_ok() {} });
+    }
+    scene.fires("GatekeeperGoalOutOfReach", &aims.admin_address(), async || ()).await;
     scene
 }
 

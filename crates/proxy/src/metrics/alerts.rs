@@ -83,6 +83,18 @@ const ALERTS: &[Alert] = &[
         5,
         "gate {{ $labels.gate }}: the server works for clients that have left",
     ),
+    warning(
+        "TargetOutOfReach",
+        "gatekeeper_target_out_of_reach == 1",
+        10,
+        "gate {{ $labels.gate }}: requests take longer than its target even where none waits",
+    ),
+    warning(
+        "GoalOutOfReach",
+        "gatekeeper_class_goal_out_of_reach == 1",
+        10,
+        "gate {{ $labels.gate }}: no shares of the classes keep the goal of class {{ $labels.class }}",
+    ),
     warning("Paused", "gatekeeper_paused == 1", 15, "gate {{ $labels.gate }} is paused"),
     warning(
         "PassesEverything",

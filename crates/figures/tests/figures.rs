@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use figures::{Digest, Length, Moment, Places, Progress, generate};
+use figures::{Digest, Length, Moment, Places, Progress, generate, uplink};
 use scenario::{Experiment, WITHOUT_GATE};
 use sim::{Mix, Observer, Sample, Scenario, Steering, run, run_with};
 
@@ -64,12 +64,33 @@ fn every_scenario_runs_in_a_short_form_and_writes_the_figures_that_are_on_disk()
         let text = fs::read_to_string(directory.path().join(table)).unwrap();
         assert!(!text.contains('|') && !text.contains("NaN"), "{table}: {text}");
     }
-    // `make uplink` writes the others.
+    // Those of the uplink have a test of their own.
     let mut on_disk = names(&root().join("docs/results/figures"));
     on_disk.retain(|name| !name.starts_with("srpt-"));
     written.sort();
     on_disk.sort();
     assert_eq!(written, on_disk);
+}
+
+#[test]
+fn the_uplink_s_experiments_run_in_a_short_form_and_write_the_figures_that_are_on_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = uplink::Plan { seconds: 20, trace: None, progress: Progress::hidden() };
+    uplink::generate(&plan, directory.path()).unwrap();
+    let figures = root().join("docs/results/figures");
+    let (mut written, mut on_disk) = (names(directory.path()), names(&figures));
+    on_disk.retain(|name| name.starts_with("srpt-"));
+    written.sort();
+    on_disk.sort();
+    assert_eq!(written, on_disk);
+    // Their tables have the same columns.
+    for table in written.iter().filter(|name| name.ends_with(".csv")) {
+        let columns = |directory: &Path| {
+            let text = fs::read_to_string(directory.join(table)).unwrap();
+            text.lines().next().map(str::to_owned)
+        };
+        assert_eq!(columns(directory.path()), columns(&figures), "{table}");
+    }
 }
 
 /// The mean over two seeds of what a gate comes to with so many clients.

@@ -12,6 +12,7 @@ use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
+use proxy::admin::GateView;
 use proxy::http::{UplinkRate, UplinkSettings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -189,6 +190,47 @@ async fn a_response_that_waits_for_the_uplink_gives_its_place_back_large_or_smal
     let [large, small] = [before_another(1_000_000, 1_000_000), before_another(64_000, 60_000)];
     let (large, small) = tokio::join!(large, small);
     assert!(large < 800_000 && small < 40_000, "{large} {small}");
+}
+
+#[tokio::test]
+async fn a_service_is_asked_for_little_more_than_has_left_however_much_waits() {
+    const RESPONSES: usize = 20;
+    // Of 10 kB each.
+    const CHUNKS: usize = 5_000;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let endless = service(move |_| {
+        let count = Arc::clone(&count);
+        async move {
+            let chunk = move |_| {
+                count.fetch_add(1, Ordering::SeqCst);
+                Ok(Frame::data(Bytes::from_static(&[7; 10_000])))
+            };
+            Response::new(StreamBody::new(futures_util::stream::iter((0..CHUNKS).map(chunk))).boxed())
+        }
+    });
+    let site = gate(Policy::default(), &[endless.await], |settings| {
+        let order = EgressOrder::ShortestRemaining;
+        settings.uplink = Some(UplinkSettings { rate: UplinkRate::Set(BITS), order });
+    })
+    .await;
+    let mut downloads = Vec::new();
+    for _ in 0..RESPONSES {
+        downloads.push(Download::begin(&site, 0).await);
+    }
+    let a_second = async {
+        while downloads.iter().map(Download::got).sum::<usize>() < 1_000_000 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, a_second).await.expect("they go on");
+    // What the kernel keeps between the service and the gate is the most of it.
+    let asked = asked.load(Ordering::SeqCst);
+    assert!(asked < RESPONSES * CHUNKS / 4, "{asked}");
+    // A turn of each response waits, which is a two-hundredth of a second.
+    let waits = site.status.uplink().unwrap();
+    let turn = BITS / 8 / 200;
+    assert!(waits.bytes_waiting <= waits.responses_waiting as u64 * turn, "{waits:?}");
 }
 
 #[tokio::test]

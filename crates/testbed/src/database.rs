@@ -124,7 +124,7 @@ impl DatabaseServer {
         }
     }
 
-    /// The address, as [`Target::parse`](crate::load::Target::parse) and the bookstore read it.
+    /// The address, as the load generator and the bookstore read it.
     pub fn url(&self) -> String {
         self.url_through(self.port())
     }

@@ -7,8 +7,8 @@
 //! answer: `/5027` has 5,027 bytes.
 //!
 //! Two more keys block likewise, each with a limit of its own. `?place=40000` first waits for one of
-//! [`PLACES`], as in a server that has so many threads. `?lock=4000` holds the one lock, and longer where
-//! more requests than [`CALM`] want it: so many times longer as the square of their number over [`CALM`].
+//! `PLACES`, as in a server that has so many threads. `?lock=4000` holds the one lock, and longer where
+//! more requests than `CALM` want it: so many times longer as the square of their number over `CALM`.
 //!
 //! With workers it is a site of several virtual hosts instead: a path such as `/c1` is the second worker's.
 //! A worker is an origin of its own.

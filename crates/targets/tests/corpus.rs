@@ -53,19 +53,19 @@ fn everything_that_was_kept_is_borne() {
 
 #[test]
 fn every_corpus_and_every_fuzz_target_is_one_of_the_targets() {
-    let names = |directory: &str, ending: &str| -> Vec<String> {
-        let path = corpus().join("..").join(directory);
-        let entries = fs::read_dir(path).expect("the directory is there");
-        let names = entries.map(|entry| entry.expect("it can be read").file_name());
-        let mut names: Vec<String> = names
-            .map(|name| name.into_string().expect("names are Unicode"))
-            .map(|name| name.strip_suffix(ending).expect("nothing else lies here").to_owned())
-            .collect();
-        names.sort();
-        names
-    };
+    let entries = fs::read_dir(corpus()).expect("the directory is there");
+    let names = entries.map(|entry| entry.expect("it can be read").file_name());
+    let mut archives: Vec<String> = names
+        .map(|name| name.into_string().expect("names are Unicode"))
+        .map(|name| name.strip_suffix(".tar").expect("nothing else lies here").to_owned())
+        .collect();
+    archives.sort();
+    let manifest = fs::read_to_string(corpus().join("../Cargo.toml")).expect("it can be read");
+    let binary = |part: &str| Some(part.trim().strip_prefix("name = \"")?.split('"').next()?.to_owned());
+    let mut binaries: Vec<String> = manifest.split("[[bin]]").skip(1).filter_map(binary).collect();
+    binaries.sort();
     let mut known: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
     known.sort_unstable();
-    assert_eq!(names("corpus", ".tar"), known);
-    assert_eq!(names("fuzz_targets", ".rs"), known);
+    assert_eq!(archives, known);
+    assert_eq!(binaries, known);
 }

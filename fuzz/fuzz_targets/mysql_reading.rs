@@ -1,4 +1,0 @@
-//! Fuzzes the target `mysql_reading`; its body is in `crates/targets`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::run("mysql_reading", data));

@@ -1,4 +1,0 @@
-//! Fuzzes the target `request_types`; its body is in `crates/targets`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::run("request_types", data));

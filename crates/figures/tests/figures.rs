@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use figures::{Digest, Length, Moment, Places, Progress, generate, uplink};
+use figures::{Digest, Length, Moment, Places, Progress, generate, proofs, uplink};
 use scenario::{Experiment, WITHOUT_GATE};
 use sim::{Mix, Observer, Sample, Scenario, Steering, run, run_with};
 
@@ -276,4 +276,31 @@ fn the_self_tuned_controller_works_off_the_first_backlog_before_the_static_ones(
     };
     let [tuned, conservative, aggressive] = ["self-tuned", "static-700", "static-2000"].map(busy);
     assert!(tuned < 0.7 * conservative && conservative < aggressive, "{tuned} {conservative} {aggressive}");
+}
+
+/// The cells of the first row that begins so.
+fn row(page: &str, begin: &str) -> Vec<String> {
+    let row = page.lines().find(|line| line.starts_with(begin)).unwrap();
+    row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+}
+
+fn first_number(cell: &str) -> f64 {
+    cell.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn both_pages_are_written_and_show_what_they_conclude() {
+    let pages = tempfile::tempdir().unwrap();
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/figures");
+    proofs::write(&scenarios, pages.path(), Length::Short, &Progress::hidden()).unwrap();
+
+    let overruns = fs::read_to_string(pages.path().join("overruns.md")).unwrap();
+    let cells = row(&overruns, "| offline | 325 |");
+    assert!(first_number(&cells[2]) > first_number(&cells[4]), "charged, then not charged: {cells:?}");
+    assert!(first_number(&cells[3]) * 2.0 < first_number(&cells[5]), "in flight: {cells:?}");
+
+    let grid = fs::read_to_string(pages.path().join("yaksha-grid.md")).unwrap();
+    assert_eq!(grid.lines().filter(|line| line.contains(" ms, ")).count(), 30, "a row each");
+    // The shortest run of all is no time for the controller that learns; a design for too little starves.
+    assert!(row(&grid, "| static, 10/s | 30 s |")[5].starts_with('*'), "{grid}");
 }

@@ -1,8 +1,11 @@
-//! A real PostgreSQL, started and stopped by the witness.
+//! A real PostgreSQL and a real MariaDB, started and stopped by the witness.
 
 // Helpers of tests may panic too.
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
+
+use testbed::mariadb::PrivateMariadb;
 use testbed::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions};
 
 fn connect_and_ask(dsn: &str, sql: &str) -> Result<String, tokio_postgres::Error> {
@@ -82,4 +85,26 @@ fn a_failing_script_reports_what_the_server_said() {
     let server = PrivateServer::start(&PrivateServerOptions::default()).unwrap();
     let error = server.psql("SELECT * FROM nowhere").unwrap_err().to_string();
     assert!(error.contains("nowhere"), "{error}");
+}
+
+#[test]
+fn a_mariadb_answers_with_its_options_and_leaves_nothing_behind() {
+    let server = PrivateMariadb::start(&["--max-allowed-packet=32M"]).unwrap();
+    assert_eq!(server.query("SELECT @@max_allowed_packet, DATABASE()").unwrap(), "33554432\twitness");
+    assert_eq!(
+        server.query("SELECT GROUP_CONCAT(User ORDER BY User) FROM mysql.global_priv").unwrap(),
+        "mariadb.sys,witness"
+    );
+    let error = server.query("SELECT * FROM nowhere").unwrap_err().to_string();
+    assert!(error.contains("nowhere"), "{error}");
+    let (pid, socket) = (server.pid(), server.socket());
+    assert!(socket.exists());
+    drop(server);
+    assert!(!socket.parent().unwrap().exists() && !Path::new(&format!("/proc/{pid}")).exists());
+}
+
+#[test]
+fn a_mariadb_that_does_not_start_shows_its_log() {
+    let error = PrivateMariadb::start(&["--no-such-option"]).unwrap_err().to_string();
+    assert!(error.contains("no-such-option"), "{error}");
 }

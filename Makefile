@@ -72,12 +72,12 @@ bench: release
 	$(built)/bench run long-lane
 	$(built)/bench proxy-cost
 	$(built)/bench idle-clients
-	$(built)/bench http-cost
-	$(built)/bench bounded-response
-	$(built)/bench shortest-first
+	$(built)/bench proxy-cost --before http --window 2
+	$(built)/bench run bounded-response
+	$(built)/bench run shortest-first
 	$(built)/bench stall
 	$(built)/bench own-overload
-	$(built)/bench peers
+	$(built)/bench run peers-origin
 
 experiments:
 	scripts/setup postgresql pgbouncer pgpool

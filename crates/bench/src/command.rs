@@ -1,10 +1,7 @@
 //! `bench list`, `bench run` and `bench report`: experiments as data from the command line.
 
 mod classes;
-mod page;
-mod real_loads;
 mod srpt;
-mod viewer;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +9,7 @@ use std::time::Duration;
 use bench::Error;
 use bench::alternate::Display;
 use bench::experiment::laboratory::Statements;
+use bench::experiment::origin::Pageviews;
 use bench::experiment::part::Part;
 use bench::experiment::plan::{self, Form, Plan, Server};
 use bench::experiment::report::{self, Places, Shown};
@@ -19,7 +17,7 @@ use bench::experiment::results::{Book, Line, Opened, Otherwise, Results};
 use bench::experiment::visits::Visits;
 use bench::experiment::{machine, runner, verdict};
 use bench::table::Figures;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use testbed::database::Database;
 
 /// Where plans are, below the directory that this is called in.
@@ -52,15 +50,15 @@ pub(crate) enum Own {
     Classes(classes::Arguments),
     /// A page of 60 files over one HTTP/2 connection of 10 Mbit/s beside downloads: time until it is painted,
     /// directly, through nginx, through a gate; needs root, nginx and Chromium
-    Page(page::Arguments),
+    Page(PageArguments),
     /// Statements that sleep, a site of 64 places, a site with a lock: directly, through a gate without
     /// settings
-    RealLoads(real_loads::Arguments),
+    RealLoads(RealLoadsArguments),
     /// Responses in order of least remaining size on a link of 10 Mbit/s; needs root
     Srpt(Box<srpt::Arguments>),
     /// What one viewer of the page costs, the gate and the browser, with ten thousand types and a thousand
     /// statements a second; needs Chromium
-    Viewer(viewer::Arguments),
+    Viewer(ViewerArguments),
 }
 
 #[derive(Debug, Args)]
@@ -88,7 +86,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "LOAD,…", value_delimiter = ',')]
     loads: Vec<String>,
     /// At most so many repetitions; the same command without it goes on with the rest
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
     /// Limit the server to this part of a processor, such as 0.33. A client on one processor can't overload a
     /// server that has a whole one
@@ -133,15 +131,15 @@ pub(crate) async fn by_plan(
         ByPlan::Run { own: Some(Own::Classes(arguments)), .. } => {
             classes::run(arguments, server_cpu, display).await
         }
-        ByPlan::Run { own: Some(Own::Page(arguments)), .. } => page::run(arguments, display).await,
+        ByPlan::Run { own: Some(Own::Page(arguments)), .. } => page(arguments, display).await,
         ByPlan::Run { own: Some(Own::RealLoads(arguments)), .. } => {
-            real_loads::run(arguments, server_cpu, display).await
+            real_loads(arguments, server_cpu, display).await
         }
         ByPlan::Run { own: Some(Own::Srpt(arguments)), .. } => {
             srpt::run(*arguments, server_cpu, display).await
         }
         ByPlan::Run { own: Some(Own::Viewer(arguments)), .. } => {
-            viewer::run(&arguments, server_cpu, display).await
+            viewer(&arguments, server_cpu, display).await
         }
         ByPlan::Run { own: None, plan } => run(&plan, server_cpu, display).await,
         ByPlan::Report(arguments) => write_report(&arguments),
@@ -219,6 +217,97 @@ fn list(directories: &Directories) -> Result<String, Error> {
     Ok(format!("{table}\n{questions}"))
 }
 
+/// Flags of `bench run page`.
+#[derive(Debug, Args)]
+pub(crate) struct PageArguments {
+    /// Downloads beside the page, each over a connection of its own; several numbers in turn
+    #[arg(long, value_delimiter = ',', default_values_t = [0_u32, 1, 4], value_parser = value_parser!(u32).range(..=100))]
+    downloads: Vec<u32>,
+    /// Rounds; every variant has one turn in each
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Directory for the plot and the figures
+    #[arg(long, default_value = "results/page")]
+    output: PathBuf,
+}
+
+async fn page(arguments: PageArguments, display: &Display) -> Result<String, Error> {
+    let options = bench::page::Options {
+        downloads: arguments.downloads.iter().map(|&downloads| downloads as usize).collect(),
+        rounds: arguments.rounds.into(),
+        output: arguments.output,
+    };
+    Ok(bench::page::run(&options, display).await?.text())
+}
+
+/// Flags of `bench run real-loads`.
+#[derive(Debug, Args)]
+pub(crate) struct RealLoadsArguments {
+    /// Only loads with this in their names: statements, places or lock
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Rounds; every variant has one turn in each
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// How long requests come in each turn, in seconds
+    #[arg(long, default_value_t = 30.0)]
+    window: f64,
+    /// What the arrivals are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Directory for the figures
+    #[arg(long, default_value = "results/real-loads")]
+    output: PathBuf,
+}
+
+async fn real_loads(
+    arguments: RealLoadsArguments,
+    server_cpu: Option<usize>,
+    display: &Display,
+) -> Result<String, Error> {
+    let options = bench::real_loads::Options {
+        loads: bench::real_loads::called(&arguments.only),
+        rounds: arguments.rounds.into(),
+        window: crate::seconds(arguments.window)?,
+        seed: arguments.seed,
+        server_cpu,
+        output: arguments.output,
+    };
+    Ok(bench::real_loads::run(&options, display).await?.text())
+}
+
+/// Flags of `bench run viewer`.
+#[derive(Debug, Args)]
+pub(crate) struct ViewerArguments {
+    /// Types of requests
+    #[arg(long, default_value_t = bench::viewer::TYPES_MAX as u32, value_parser = value_parser!(u32).range(1..=bench::viewer::TYPES_MAX as i64))]
+    types: u32,
+    /// Statements a second
+    #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=10_000))]
+    rate: u32,
+    /// Rounds: in each, a window with nobody and one with a viewer
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How long processor time is counted in each window, in seconds
+    #[arg(long, default_value_t = 20.0)]
+    window: f64,
+}
+
+async fn viewer(
+    arguments: &ViewerArguments,
+    server_cpu: Option<usize>,
+    display: &Display,
+) -> Result<String, Error> {
+    let options = bench::viewer::Options {
+        types: arguments.types as usize,
+        rate: arguments.rate as usize,
+        rounds: arguments.rounds as usize,
+        window: crate::seconds(arguments.window)?,
+        server_cpu,
+    };
+    Ok(bench::viewer::run(&options, display).await?.text())
+}
+
 /// A time to plan with.
 fn about(time: Duration) -> String {
     if time < Duration::from_secs(120) {
@@ -264,9 +353,13 @@ async fn run(
     if !missing.is_empty() {
         let takes = plan.left(form, &missing, book.results());
         display.say(&format!("  {} cells, about {}", missing.len(), about(takes)));
-        display.now(format!("starting a private {}", plan.server.database.name()));
+        display.now("starting what is needed");
         let began = |machine| Line::Began { machine, moment: machine::Moment::now() };
-        if let Some(site) = &plan.workload.site {
+        if let Some(pages) = &plan.workload.origin {
+            let mut laboratory = Pageviews::set_up(&plan, pages, form, server_cpu).await?;
+            book.write(began(Pageviews::machine()?))?;
+            runner::run(&plan, form, &part, &mut laboratory, &mut book, display).await?;
+        } else if let Some(site) = &plan.workload.site {
             let mut laboratory = Visits::set_up(&plan, site, form, server_cpu).await?;
             book.write(began(laboratory.machine()?))?;
             runner::run(&plan, form, &part, &mut laboratory, &mut book, display).await?;

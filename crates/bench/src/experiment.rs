@@ -3,8 +3,9 @@
 //!
 //! `experiments/NAME/plan.toml` is read by [`plan`]; [`runner`] goes through its cells, alternating the
 //! variants, in a laboratory ([`laboratory`]: a private PostgreSQL and statements; [`visits`]: the
-//! bookstore's site over one, and browsers); [`results`] are lines of JSON that an interrupted experiment
-//! goes on with; [`verdict`] judges the goals, [`report`] shows it all.
+//! bookstore's site over one, and browsers; [`origin`]: a process that computes pages); [`results`] are
+//! lines of JSON that an interrupted experiment goes on with; [`verdict`] judges the goals, [`report`]
+//! shows it all.
 
 pub mod anatomy;
 mod busy;
@@ -18,6 +19,7 @@ pub mod learned;
 pub mod machine;
 mod meter;
 pub mod offline;
+pub mod origin;
 mod pages;
 pub mod part;
 pub mod plan;

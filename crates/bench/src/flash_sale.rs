@@ -15,9 +15,7 @@
 
 mod judgment;
 mod laboratory;
-mod picture;
 mod report;
-mod story;
 mod tables;
 
 use std::fs;
@@ -35,8 +33,7 @@ use testbed::database::Database;
 
 use laboratory::{Laboratory, Measured, Variant};
 pub use report::{Report, RoundReport, Section, VariantReport};
-pub use story::story;
-pub use tables::text;
+pub use tables::{story, text};
 
 /// Clients of the closed loop that looks for the best that the database can do.
 const CALIBRATION_CLIENTS: [usize; 4] = [4, 8, 16, 32];
@@ -123,7 +120,7 @@ fn write(report: &Report, output: &Path) -> Result<(), Error> {
     let json = serde_json::to_string_pretty(report)
         .map_err(|error| Error::Experiment(format!("the figures can't be written as JSON: {error}")))?;
     fs::write(&report.figures, json).map_err(Error::io(format!("writing {}", report.figures.display())))?;
-    Ok(picture::of(report).write(&report.plot)?)
+    Ok(report::picture(report).write(&report.plot)?)
 }
 
 fn introduction(options: &FlashSaleOptions) -> String {

@@ -6,16 +6,13 @@
 
 mod closed;
 mod connection;
-mod knock;
 mod limiter;
 mod open;
 pub mod origin;
 pub(crate) mod pages;
-mod server;
 mod web;
 
-pub(crate) use closed::{ClosedRun, Counted, closed};
-pub(crate) use knock::knock;
+pub(crate) use closed::{ClosedRun, Counted, closed, knock};
 pub(crate) use limiter::{Library, Limiter};
 pub(crate) use open::{Beyond, Connections, Habits, OpenRun, OpenRuns, Request};
 pub(crate) use origin::Origin;

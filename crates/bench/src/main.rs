@@ -9,11 +9,9 @@ use std::time::Duration;
 
 use bench::Error;
 use bench::alternate::Display;
+use bench::experiment::origin::crowd;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
-use bench::{
-    bounded_response, hold_up, http, http_cost, idle_clients, mariadb_cost, own_overload, peers, proxy_cost,
-    rehearsal, shortest_first, stall,
-};
+use bench::{cost, hold_up, http, idle_clients, own_overload, rehearsal, stall};
 use clap::{Args, Parser, Subcommand};
 use command::ByPlan;
 use testbed::database::Database;
@@ -41,7 +39,7 @@ enum Experiment {
     FlashSale(FlashSaleArguments),
     /// Forty reports of 10 s at once before a gate that knows nothing: how long does a SELECT 1 wait?
     Reports,
-    /// What standing in between costs: pgbench -S directly, through PgBouncer, through a gate
+    /// What standing in between costs: requests directly, through what others would take, through a gate
     ProxyCost(ProxyCostArguments),
     /// Ten thousand clients that say nothing: the memory of each, and whether they slow down those that work
     IdleClients(IdleClientsArguments),
@@ -71,112 +69,10 @@ enum Experiment {
 
 #[derive(Debug, Subcommand)]
 enum OverHttp {
-    /// What standing in between costs over HTTP: directly, through HAProxy, nginx, a gate
-    HttpCost(HttpCostArguments),
-    /// Response times held on a real site whose load steps to several times what it can do
-    BoundedResponse(BoundedResponseArguments),
-    /// One origin overloaded through the gate, HAProxy, nginx and libraries with adaptive limits, each peer
-    /// at its best
-    Peers(PeersArguments),
-    /// Short requests first on a real site that is busy: mean response times against FIFO
-    ShortestFirst(ShortestFirstArguments),
     /// A site that stands still for a minute: when is it as fast as before for requests that come afterwards?
     Stall(StallArguments),
     /// A gate with a tenth of a processor, offered up to ten times what it can pass on
     OwnOverload(OwnOverloadArguments),
-}
-
-#[derive(Debug, Args)]
-struct BoundedResponseArguments {
-    /// Steps of 20 s instead of 70: shows what happens, and is too short for the mean to be judged by
-    #[arg(long)]
-    short: bool,
-    /// Only variants with this in their names, such as p95
-    #[arg(long, default_value = "")]
-    only: String,
-    /// What is asked for: the 95th percentile jumps in the shopping mix, and doesn't in that of browsers
-    #[arg(long, value_enum, default_value_t)]
-    mix: http::Mix,
-    /// What the arrivals are drawn from
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Directory for the plot and the figures
-    #[arg(long, default_value = "results/bounded-response")]
-    output: PathBuf,
-}
-
-impl BoundedResponseArguments {
-    fn options(self, origin_cpu: Option<usize>) -> bounded_response::Options {
-        let step = Duration::from_secs(if self.short { 20 } else { 70 });
-        let calm = Duration::from_secs(10);
-        bounded_response::Options {
-            variants: bounded_response::called(&self.only),
-            loads: &bounded_response::LOADS,
-            mix: self.mix,
-            calm,
-            step,
-            point: bounded_response::POINT,
-            seed: self.seed,
-            origin_cpu,
-            output: self.output,
-        }
-    }
-}
-
-#[derive(Debug, Args)]
-struct PeersArguments {
-    /// Rounds; everybody has one turn at every load in each
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-    /// How long half of the capacity is offered before each step, in seconds
-    #[arg(long, default_value_t = 8.0)]
-    calm: f64,
-    /// How long each step is, in seconds; the part after ten of them counts, or the second half
-    #[arg(long, default_value_t = 30.0)]
-    step: f64,
-    /// How long each setting of a peer is tried, in seconds
-    #[arg(long, default_value_t = 20.0)]
-    tried: f64,
-    /// Only variants with this in their names, such as gate
-    #[arg(long, default_value = "")]
-    only: String,
-    /// What the arrivals are drawn from
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Directory for the figures; what is there already is gone on with
-    #[arg(long, default_value = "results/peers")]
-    output: PathBuf,
-}
-
-impl PeersArguments {
-    fn options(self, origin_cpu: Option<usize>) -> Result<peers::Options, Error> {
-        Ok(peers::Options {
-            variants: peers::variant::called(&self.only),
-            rounds: self.rounds.max(1),
-            calm: seconds(self.calm)?,
-            step: seconds(self.step)?,
-            tried: seconds(self.tried)?,
-            seed: self.seed,
-            origin_cpu,
-            output: self.output,
-        })
-    }
-}
-
-#[derive(Debug, Args)]
-struct ShortestFirstArguments {
-    /// Rounds; every variant has one turn in each
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-    /// How long requests are counted in each turn, in seconds
-    #[arg(long, default_value_t = 60.0)]
-    window: f64,
-    /// What the arrivals are drawn from
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Directory for the figures
-    #[arg(long, default_value = "results/shortest-first")]
-    output: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -218,19 +114,6 @@ struct OwnOverloadArguments {
 }
 
 #[derive(Debug, Args)]
-struct HttpCostArguments {
-    /// Rounds; everything has one turn in each
-    #[arg(long, default_value_t = 9)]
-    rounds: usize,
-    /// How long each turn is, in seconds
-    #[arg(long, default_value_t = 2.0)]
-    window: f64,
-    /// Directory for the plot and the figures
-    #[arg(long, default_value = "results/http-cost")]
-    output: PathBuf,
-}
-
-#[derive(Debug, Args)]
 struct ProxyCostArguments {
     /// Rounds; everything has one turn in each
     #[arg(long, default_value_t = 9)]
@@ -238,12 +121,12 @@ struct ProxyCostArguments {
     /// How long each turn is, in seconds
     #[arg(long, default_value_t = 3.0)]
     window: f64,
-    /// pgbench's clients
+    /// Clients before a database
     #[arg(long, default_value_t = 32)]
     clients: u32,
-    /// Before which database: `pgbench -S` beside PgBouncer, or sysbench's lookups beside ProxySQL
+    /// Before what the proxies stand
     #[arg(long, value_enum, default_value_t)]
-    database: Database,
+    before: cost::Before,
     /// Directory for the plot and the figures
     #[arg(long, default_value = "results/proxy-cost")]
     output: PathBuf,
@@ -313,12 +196,6 @@ const DEMO_WINDOW: Duration = Duration::from_secs(4);
 const DEMO_TIMEOUT: Duration = DEMO_WINDOW;
 /// Rounds of the demonstration.
 const DEMO_ROUNDS: usize = 3;
-/// The demonstration's calm before the step, in front of the application servers.
-const DEMO_CALM: Duration = Duration::from_secs(4);
-/// The demonstration's step, in front of the application servers. Its second half counts.
-const DEMO_STEP: Duration = Duration::from_secs(18);
-/// From one point of the demonstration's second curve to the next.
-const DEMO_POINT: Duration = Duration::from_secs(1);
 
 impl FlashSaleArguments {
     fn options(self, server_cpu: Option<usize>) -> Result<FlashSaleOptions, Error> {
@@ -430,17 +307,15 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
             Ok(flash_sale::text(&flash_sale::run(&arguments.options(server_cpu)?, &display).await?))
         }
         Experiment::ProxyCost(arguments) => {
-            let options = proxy_cost::Options {
+            let options = cost::Options {
+                before: arguments.before,
                 rounds: arguments.rounds.max(1),
                 window: seconds(arguments.window)?,
                 clients: arguments.clients.max(1),
-                server_cpu,
+                cpu: server_cpu,
                 output: arguments.output,
             };
-            match arguments.database {
-                Database::Postgres => Ok(proxy_cost::run(&options, &display).await?.text()),
-                Database::Mariadb => Ok(mariadb_cost::run(&options, &display).await?.text()),
-            }
+            cost::run(&options, &display).await
         }
         Experiment::IdleClients(arguments) => {
             let options = idle_clients::Options {
@@ -471,29 +346,11 @@ async fn demo(output: &Path, server_cpu: Option<usize>, display: &Display) -> Re
     let sale = flash_sale::run(&demo_options(output.join("flash-sale"), server_cpu), display).await?;
     display.say(&flash_sale::story(&sale));
     display.say("2 of 2. In front of the application servers: a crowd (a minute)");
-    display.say(&format!("\n{}", bench::table::paragraph(CROWD)));
-    let site = bounded_response::Options {
-        variants: vec![bounded_response::NO_GATE, bounded_response::TARGETED],
-        loads: &[3.0],
-        mix: http::Mix::Shopping,
-        calm: DEMO_CALM,
-        step: DEMO_STEP,
-        point: DEMO_POINT,
-        seed: 1,
-        origin_cpu: server_cpu,
-        output: output.join("bounded-response"),
-    };
-    let story = bounded_response::run(&site, display).await?.story();
-    let plot = site.output.join("bounded-response.svg");
+    let story = crowd::run(server_cpu, &output.join("crowd"), display).await?;
     Ok(format!(
-        "{story}\n  Plot     {}\n  Again    make demo, or longer, with all figures: bench flash-sale, bench bounded-response\n",
-        plot.display()
+        "{story}\n  Again    make demo, or longer, with all figures: bench flash-sale, bench run bounded-response\n"
     ))
 }
-
-/// What happens in the demonstration's second part.
-const CROWD: &str = "A site computes pages, half of what it can do at first. Then three times as many visitors \
-    come as it can serve. They come straight to the site, then through a gate with `target = \"150ms\"`.";
 
 async fn over_http(
     experiment: OverHttp,
@@ -501,29 +358,6 @@ async fn over_http(
     display: &Display,
 ) -> Result<String, Error> {
     match experiment {
-        OverHttp::HttpCost(arguments) => {
-            let options = http_cost::Options {
-                rounds: arguments.rounds.max(1),
-                window: seconds(arguments.window)?,
-                proxy_cpu: server_cpu,
-                output: arguments.output,
-            };
-            Ok(http_cost::run(&options, display).await?.text())
-        }
-        OverHttp::BoundedResponse(arguments) => {
-            Ok(bounded_response::run(&arguments.options(server_cpu), display).await?.text())
-        }
-        OverHttp::Peers(arguments) => Ok(peers::run(&arguments.options(server_cpu)?, display).await?.text()),
-        OverHttp::ShortestFirst(arguments) => {
-            let options = shortest_first::Options {
-                rounds: arguments.rounds.max(1),
-                window: seconds(arguments.window)?,
-                seed: arguments.seed,
-                origin_cpu: server_cpu,
-                output: arguments.output,
-            };
-            Ok(shortest_first::run(&options, display).await?.text())
-        }
         OverHttp::Stall(arguments) => {
             let options = stall::Options {
                 variants: stall::called(&arguments.only),

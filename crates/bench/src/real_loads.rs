@@ -18,7 +18,7 @@ use crate::blocking::blocking;
 use crate::files::write_figures;
 use crate::gatekeeper::Gatekeeper;
 use crate::http::Request;
-use crate::http::pages::Arrivals;
+use crate::http::pages::{Arrivals, behind};
 use crate::load::Outcome;
 use crate::pgbench::{self, Amount, Protocol};
 use crate::stats::{Rounds, mean};
@@ -141,7 +141,9 @@ async fn site(
 ) -> Result<Turned, Error> {
     let requests = Request::poisson(load.rate, options.window, options.seed + round);
     let bytes = vec![format!("GET {path} HTTP/1.1\r\nHost: site.example\r\n\r\n").into_bytes()];
-    let outcome = Arrivals { requests, bytes, work: vec![] }.meet(keys, options.server_cpu, PATIENCE).await?;
+    let outcome = Arrivals { requests, bytes, work: vec![] }
+        .meet(behind(keys), options.server_cpu, PATIENCE, None)
+        .await?;
     let records = || outcome.records.iter().map(|(record, _)| record);
     let responses: Vec<f64> = records().map(|record| record.charged(PATIENCE).as_secs_f64()).collect();
     let served = records()

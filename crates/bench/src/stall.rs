@@ -1,7 +1,7 @@
 //! A site that answers nothing for a minute, and goes on: when is it as fast as before for those that come
 //! afterwards?
 //!
-//! The origin and the pages of [`crate::bounded_response`], each page a half as long, in an open loop below
+//! The origin and the pages of [`crate::experiment::origin`], each page a half as long, in an open loop below
 //! saturation. The origin's process is stopped (`SIGSTOP`), and goes on a minute later. Three meet the same
 //! requests: no gate, a gate that keeps waiting requests in order, and the gate with its defaults. What
 //! counts is the 95th percentile of requests after that instant, by their arrival. A request that isn't
@@ -23,7 +23,7 @@ use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
 use crate::files::write_figures;
 use crate::http::Mix;
-use crate::http::pages::{Arrivals, Visits};
+use crate::http::pages::{Arrivals, Visits, behind};
 use crate::load::{Outcome, Record};
 use crate::stats::{Rounds, percentile};
 use crate::table::{Figures, paragraph, seconds, spread};
@@ -167,7 +167,7 @@ async fn one(
     let arrivals = Arrivals::poisson(visits, &steps, seed)?;
     let within =
         variant.stalls.then(|| Duration::from_secs_f64(stall.start)..Duration::from_secs_f64(stall.end));
-    let outcome = arrivals.meet_stalled(variant.keys, options.origin_cpu, PATIENCE, within).await?;
+    let outcome = arrivals.meet(behind(variant.keys), options.origin_cpu, PATIENCE, within).await?;
     Ok(outcome.records.into_iter().map(|(record, _)| record).collect())
 }
 

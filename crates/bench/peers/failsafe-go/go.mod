@@ -1,4 +1,4 @@
-// A peer that the gate is measured beside (`bench peers`); `scripts/setup peers` builds it.
+// A peer that the gate is measured beside (`bench run peers-origin`); `scripts/setup peers` builds it.
 module gatekeeper.bench/failsafe-go
 
 go 1.25.0

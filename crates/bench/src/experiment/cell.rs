@@ -56,6 +56,9 @@ pub struct Figures {
     /// a site is told apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub let_in_seconds: Option<f64>,
+    /// 95th percentile of the same, before an origin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95_let_in_seconds: Option<f64>,
     /// Requests under way in the window that were refused for want of room.
     pub refused: usize,
     /// Requests under way in the window that failed otherwise.
@@ -112,6 +115,7 @@ impl Figures {
             under_way: under_way.len(),
             timed_out: count(Outcome::TimedOut),
             let_in_seconds: None,
+            p95_let_in_seconds: None,
             refused: count(Outcome::Rejected),
             failed: count(Outcome::Failed),
             retries: under_way.iter().map(|record| u64::from(record.retries)).sum(),
@@ -147,6 +151,9 @@ pub struct Measured {
     pub clients: Figures,
     /// Of the bystanders, if there are any.
     pub bystanders: Option<Figures>,
+    /// Of an origin's short pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short: Option<Figures>,
     /// How long the bystanders' errand took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errand: Option<ErrandFigures>,
@@ -226,6 +233,7 @@ impl Measured {
         let figures = match who {
             Who::Clients => self.clients,
             Who::Bystanders => self.bystanders?,
+            Who::Short => self.short?,
         };
         Some(match metric {
             Metric::Throughput => figures.throughput,
@@ -238,6 +246,11 @@ impl Measured {
             Metric::ResponseInTime => figures.in_time_seconds,
             Metric::ResponseLetIn => figures.let_in_seconds?,
             Metric::P95 => figures.p95_seconds,
+            Metric::P95LetIn => figures.p95_let_in_seconds?,
+            Metric::Answered => {
+                let lost = figures.timed_out + figures.refused + figures.failed;
+                1.0 - lost as f64 / figures.under_way.max(1) as f64
+            }
             Metric::Stretch => match self.errand {
                 Some(errand) => errand.beside_seconds? / errand.alone_seconds,
                 None => self.server_cpu.filter(|&share| share < 1.0).map(|share| 1.0 / (1.0 - share))?,

@@ -10,8 +10,8 @@ use super::busy;
 use super::complaint::{Complaints, Judge, nearest};
 use super::offline;
 use super::plan::{
-    Connect, Form, Goal, Load, Metric, Place, Plan, Request, Server, Show, Site, Tables, Who, has_best,
-    has_sessions,
+    Connect, Form, Goal, Load, Metric, PEERS, Pages, Place, Plan, Request, Server, Show, Site, Tables, Who,
+    has_best, has_sessions,
 };
 use super::schedule::{self, MIXES};
 use super::words::Reference;
@@ -41,6 +41,7 @@ pub(super) const CLIENTS_MAX: usize = 5_000;
 pub(super) fn check(plan: &Plan, file: &Path, text: &str) -> Result<(), Complaints> {
     let mut judge = Judge::new(text);
     workload(plan, &mut judge);
+    check_peers(plan, &mut judge);
     check_show(plan, &mut judge);
     for (name, form, most) in [("short", &plan.short, SHORT_MAX), ("full", &plan.full, FULL_MAX)] {
         check_form(plan, (name, form), most, &mut judge);
@@ -70,7 +71,9 @@ fn check_show(plan: &Plan, judge: &mut Judge<'_>) {
 
 fn workload(plan: &Plan, judge: &mut Judge<'_>) {
     let workload = &plan.workload;
-    if let Some(site) = &workload.site {
+    if let Some(origin) = &workload.origin {
+        check_origin(plan, origin, judge);
+    } else if let Some(site) = &workload.site {
         check_site(plan, site, judge);
     } else if workload.request.is_empty() {
         judge.complain("workload.request", "is empty", Some("write [[workload.request]] for each type"));
@@ -100,6 +103,47 @@ fn workload(plan: &Plan, judge: &mut Judge<'_>) {
     }
     for (index, request) in workload.bystanders.iter().flat_map(|others| &others.request).enumerate() {
         check_request(&format!("workload.bystanders.request.{index}"), request, workload.tables, judge);
+    }
+}
+
+fn check_origin(plan: &Plan, origin: &Pages, judge: &mut Judge<'_>) {
+    let workload = &plan.workload;
+    let own = [
+        ("workload.site", workload.site.is_some()),
+        ("workload.request", !workload.request.is_empty()),
+        ("workload.bystanders", workload.bystanders.is_some()),
+        ("workload.setup", !workload.setup.is_empty() || !workload.reset.is_empty()),
+        ("workload.tables", workload.tables != Tables::None),
+        ("workload.connect", workload.connect != Connect::Once),
+        ("server", plan.server != Server::default()),
+    ];
+    for (key, _) in own.iter().filter(|(_, is_there)| *is_there) {
+        judge.complain(key, "doesn't go with [workload.origin]", None);
+    }
+    if !(origin.tried_at.is_finite() && origin.tried_at > 0.0) {
+        judge.complain("workload.origin.tried_at", "must be more than zero", None);
+    }
+    if origin.calm.0.is_zero() {
+        judge.complain("workload.origin.calm", "must be more than zero", None);
+    }
+    for (name, form) in [("short", &plan.short), ("full", &plan.full)] {
+        if !form.clients.is_empty() || !form.schedule.is_empty() {
+            let hint = "write multiples of its capacity in `overload`";
+            judge.complain(&format!("{name}.clients"), "doesn't go with [workload.origin]", Some(hint));
+        }
+    }
+}
+
+fn check_peers(plan: &Plan, judge: &mut Judge<'_>) {
+    for (name, settings) in &plan.peer {
+        let path = format!("peer.{name}");
+        if !PEERS.contains(&name.as_str()) {
+            judge.complain(&path, format!("`{name}` is no peer"), nearest(name, &PEERS).as_deref());
+        } else if plan.workload.origin.is_none() {
+            judge.complain(&path, "is for an origin, and there is none", Some("write [workload.origin]"));
+        } else if settings.is_empty() {
+            judge.complain(&path, "is empty", Some("write a table for each setting to try"));
+        }
     }
 }
 
@@ -254,16 +298,18 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
 }
 
 fn check_variant(plan: &Plan, path: &str, name: &str, judge: &mut Judge<'_>) {
-    let place = plan.workload.site.as_ref().map_or(Place::Database, |site| site.place);
-    if place == Place::Site && (name.starts_with("pgbouncer") || name.starts_with("pgpool")) {
+    let before_site = plan.workload.site.as_ref().is_some_and(|site| site.place == Place::Site);
+    if (before_site || plan.workload.origin.is_some())
+        && (name.starts_with("pgbouncer") || name.starts_with("pgpool"))
+    {
         let hint =
             "with `place = \"site\"` write direct, gate-fifo, gate, gate-calibrated or a variant of your own";
         judge.complain(path, format!("`{name}` stands before a database, not before a site"), Some(hint));
     }
-    if VARIANTS.contains(&name) || plan.variant.contains_key(name) {
+    if VARIANTS.contains(&name) || plan.variant.contains_key(name) || plan.peer.contains_key(name) {
         return;
     }
-    let own = plan.variant.keys().map(String::as_str);
+    let own = plan.variant.keys().chain(plan.peer.keys()).map(String::as_str);
     let known: Vec<&str> = VARIANTS.into_iter().chain(own).collect();
     let hint = nearest(name, &known);
     judge.complain(path, format!("`{name}` is no variant"), hint.as_deref());
@@ -280,6 +326,9 @@ fn check_goal(plan: &Plan, index: usize, goal: &Goal, judge: &mut Judge<'_>) {
     yardstick::check(plan, &at("metric"), goal.metric, judge);
     if goal.group == Who::Bystanders && plan.workload.bystanders.is_none() {
         judge.complain(&at("group"), "there are no bystanders", Some("write [workload.bystanders]"));
+    }
+    if goal.group == Who::Short && plan.workload.origin.is_none() {
+        judge.complain(&at("group"), "there are no short pages", Some("write [workload.origin]"));
     }
     if !goal.grace.0.is_zero() && !goal.metric.is_a_time() {
         judge.complain(&at("grace"), "is time, and the metric is none", Some("take it away"));

@@ -16,9 +16,13 @@ use super::words::{Drawn, Memory, Reference, Time};
 use crate::Error;
 
 mod goals;
+mod load;
+mod pages;
 pub(super) mod takes;
 
 pub use goals::{Goal, Metric, Who};
+pub use load::Load;
+pub use pages::{PEERS, Pages};
 
 /// The file of a plan in its directory.
 const FILE: &str = "plan.toml";
@@ -52,6 +56,9 @@ pub struct Plan {
     /// Gates beside those that every plan knows: keys of a `[[gate]]` that differ from the defaults.
     #[serde(default)]
     pub variant: BTreeMap<String, toml::Table>,
+    /// Settings among which the best of a peer before an origin is looked for, by peer.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub peer: BTreeMap<String, Vec<BTreeMap<String, String>>>,
     /// At most a minute.
     pub short: Form,
     /// At most an hour and a half.
@@ -108,6 +115,10 @@ pub struct Workload {
     /// A whole site before the server: then the clients are browsers, and there are no requests of the
     /// plan's own.
     pub site: Option<Site>,
+    /// An origin that computes pages, asked over HTTP in an open loop: then there is no server, and there are
+    /// no requests of the plan's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Pages>,
     /// The clients that the experiment isn't about, and that are there all the time.
     pub bystanders: Option<Bystanders>,
 }
@@ -348,23 +359,6 @@ pub struct Expected {
     pub throughput: f64,
 }
 
-/// How much is asked for at once.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Load {
-    /// A closed loop of this many clients.
-    Clients(usize),
-    /// The number of clients that keeps the server busy for this part of the time, over direct connections.
-    /// From 1 on: this multiple of the clients that keep the server just busy.
-    Busy(f64),
-    /// Arrivals at this multiple of what was calibrated.
-    Overload(f64),
-    /// Browsers that join by the form's schedule, in one cell.
-    Schedule,
-    /// What came of one phase of it: no cell, but a part of one.
-    Phase(usize),
-}
-
 /// When the books of a site must balance: to look at all of them takes as long as a cell where the shop is
 /// large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -386,34 +380,6 @@ impl Audit {
 impl Place {
     const fn is_database(&self) -> bool {
         matches!(self, Self::Database)
-    }
-}
-
-impl Load {
-    /// The load's label in tables.
-    pub fn label(self) -> String {
-        match self {
-            Self::Clients(clients) => format!("{clients}"),
-            Self::Busy(part) => format!("{:.0}%", part * 100.0),
-            Self::Overload(factor) => format!("{factor}×"),
-            Self::Schedule => "steps".to_owned(),
-            Self::Phase(phase) => format!("phase {}", phase + 1),
-        }
-    }
-
-    /// The load's phrase in sentences.
-    pub fn phrase(self) -> String {
-        match self {
-            Self::Clients(0) => "with the bystanders alone".to_owned(),
-            Self::Clients(clients) => format!("with {clients} clients"),
-            Self::Busy(part) if part < 1.0 => {
-                format!("where the server is {:.0} % busy without a gate", part * 100.0)
-            }
-            Self::Busy(part) => format!("with {part} times the clients that saturate the server"),
-            Self::Overload(factor) => format!("at {factor} times the calibrated rate"),
-            Self::Schedule => "by the schedule".to_owned(),
-            Self::Phase(phase) => format!("in phase {}", phase + 1),
-        }
     }
 }
 
@@ -459,6 +425,9 @@ impl Plan {
             "variant": self.variant,
             "form": form,
         });
+        if !self.peer.is_empty() {
+            measured["peer"] = serde_json::json!(self.peer);
+        }
         // What is shown must have been looked at. Where nothing is, results of before this key fit.
         if !self.show.is_empty() {
             measured["show"] = serde_json::json!(self.show);
@@ -479,6 +448,7 @@ impl Plan {
         let mut requests =
             workload.request.iter().chain(workload.bystanders.iter().flat_map(|others| &others.request));
         let own = [
+            ("workload.origin", workload.origin.is_some()),
             ("server.settings", !self.server.settings.is_empty()),
             ("server.memory", self.server.memory.is_some()),
             ("workload.setup", !workload.setup.is_empty()),

@@ -5,24 +5,22 @@ mod anatomy;
 mod breakdown;
 mod convergence;
 mod curves;
-mod extra;
 mod html;
 mod markdown;
 mod pages;
 mod picture;
-mod png;
 mod rows;
 mod service;
-mod text_table;
 mod types;
-mod visitors;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::plan::{Form, Metric, Plan};
+use super::plan::{Form, Metric, Plan, Show};
 use super::results::Results;
 use crate::Error;
+use picture::{Fonts, Picture};
+use rows::Table;
 
 /// The page's file.
 const PAGE: &str = "report.html";
@@ -71,12 +69,13 @@ pub struct Places {
 pub fn write(shown: &[Shown], places: &Places) -> Result<Vec<PathBuf>, Error> {
     let failed = |path: &Path| Error::io(format!("writing {}", path.display()));
     fs::create_dir_all(&places.page).map_err(failed(&places.page))?;
-    let fonts = png::Fonts::of_the_system();
+    let fonts = Fonts::of_the_system();
     let mut written = Vec::new();
     let mut sections = Vec::new();
     for one in shown {
         let mut pictures = Vec::new();
-        let others = curves::picture(one).into_iter().chain(extra::pictures(one));
+        let others =
+            curves::picture(one).into_iter().chain(curves::loads(one)).chain(pictures_asked_for(one));
         for (name, picture) in picture::pictures(one).into_iter().chain(others) {
             let svg = picture.draw()?;
             let path = places.page.join(format!("{name}.png"));
@@ -95,6 +94,27 @@ pub fn write(shown: &[Shown], places: &Places) -> Result<Vec<PathBuf>, Error> {
     fs::write(&path, html::page(&sections, fonts.are_missing())).map_err(failed(&path))?;
     written.insert(0, path);
     Ok(written)
+}
+
+/// The tables that a plan asks for (`show`), in its order; none of what wasn't measured.
+fn tables_asked_for(shown: &Shown) -> Vec<Table> {
+    let table = |show: &Show| match show {
+        Show::ServiceTimes => service::table(shown),
+        Show::Convergence => convergence::table(shown),
+        Show::Anatomy => anatomy::table(shown),
+        Show::Breakdown => breakdown::table(shown),
+    };
+    shown.plan.show.iter().map(table).filter(|table| !table.rows.is_empty()).collect()
+}
+
+/// The pictures that a plan asks for, with their names.
+fn pictures_asked_for(shown: &Shown) -> Vec<(String, Picture)> {
+    let picture = |show: &Show| match show {
+        Show::ServiceTimes | Show::Anatomy => Vec::new(),
+        Show::Convergence => convergence::pictures(shown),
+        Show::Breakdown => breakdown::pictures(shown),
+    };
+    shown.plan.show.iter().flat_map(picture).collect()
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ use crate::files::{append_lines, read_lines};
 
 /// What is added to the name of results that another plan takes the place of.
 const REPLACED: &str = "jsonl.before";
+/// How far below the most goodput that of the best setting may be.
+const NEAR: f64 = 0.95;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -47,6 +49,13 @@ pub enum Line {
         variant: String,
         /// Each pool that was tried, with what it completed per second.
         tried: Vec<(u32, f64)>,
+    },
+    /// The settings of a peer.
+    Tried {
+        /// Whose.
+        variant: String,
+        /// Each one's goodput, and the mean of short pages that were let in, in seconds.
+        tried: Vec<(f64, f64)>,
     },
     /// One measurement of a capacity that is looked for.
     Capacity {
@@ -166,6 +175,14 @@ impl Results {
         })
     }
 
+    /// The number of the best setting of a peer.
+    pub fn setting(&self, variant: &str) -> Option<u32> {
+        self.lines.iter().find_map(|line| match line {
+            Line::Tried { variant: whose, tried } if whose == variant => best_of(tried),
+            _ => None,
+        })
+    }
+
     /// How many clients keep the server busy for this part of the time, as near as was found; from 1 on so
     /// many times those that would keep it just busy.
     pub fn clients_for(&self, part: f64) -> Option<usize> {
@@ -215,6 +232,14 @@ impl Results {
             _ => None,
         })
     }
+}
+
+/// The one with the fastest short pages among those near the most goodput: goodput alone chooses long
+/// queues, speed alone chooses to refuse nearly everybody.
+fn best_of(tried: &[(f64, f64)]) -> Option<u32> {
+    let most = tried.iter().map(|tried| tried.0).fold(0.0, f64::max);
+    let near = (0..).zip(tried).filter(|(_, tried)| tried.0 >= NEAR * most);
+    near.min_by(|one, other| one.1.1.total_cmp(&other.1.1)).map(|(number, _)| number)
 }
 
 /// What to do with results that another plan or another gatekeeper gave.
@@ -382,5 +407,12 @@ mod tests {
         let path = directory.path().join("short.jsonl");
         fs::write(&path, "{}\n").unwrap();
         assert!(Results::read(&path).unwrap_err().to_string().contains("short.jsonl:1: isn't"));
+    }
+
+    #[test]
+    fn the_best_setting_is_the_fastest_of_those_with_nearly_the_most_goodput() {
+        assert_eq!(best_of(&[(1.0, 0.2), (0.96, 0.1), (0.5, 0.01)]), Some(1));
+        assert_eq!(best_of(&[(0.0, 10.0)]), Some(0));
+        assert_eq!(best_of(&[]), None);
     }
 }

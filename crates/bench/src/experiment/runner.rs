@@ -8,11 +8,15 @@ use super::busy;
 use super::cell::{Cell, Measured};
 use super::offline::Offline;
 use super::part::Part;
-use super::plan::{Form, Load, Plan, has_best};
+use super::plan::{Form, Load, Metric, Pages, Plan, Who, has_best};
 use super::results::{Book, Line};
+use super::yardstick::Yardstick;
 use crate::Error;
 use crate::alternate::{Display, turns};
-use crate::table::{count, seconds};
+use crate::table::{count, ratio, seconds};
+
+/// The repetition of which arrivals are that settings are tried with: none that counts has them.
+const TRIAL: u32 = u32::MAX;
 
 /// A way to measure a cell.
 pub trait Laboratory {
@@ -82,7 +86,7 @@ pub async fn run(
     let mut clock = Clock::new(plan, form);
     let mut offline = Offline::new(plan, form);
     for (number, cell) in missing.iter().enumerate() {
-        let best = best(form, &cell.variant, laboratory, book, display).await?;
+        let best = best(plan, form, &cell.variant, laboratory, book, display).await?;
         offline.prepare(&cell.variant, laboratory, book, display).await?;
         let left = clock.left(&missing[number..]);
         let place =
@@ -116,13 +120,14 @@ async fn calibrate(
     book: &mut Book,
     display: &Display,
 ) -> Result<(), Error> {
-    let of_a_site = plan.workload.site.is_some() && !missing.is_empty();
+    let workload = &plan.workload;
+    let of_a_site = (workload.site.is_some() || workload.origin.is_some()) && !missing.is_empty();
     let needed = of_a_site || missing.iter().any(|cell| matches!(cell.load, Load::Overload(_)));
     let Some(calibrate) = form.calibrate.as_ref().filter(|_| needed && book.results().calibrated().is_none())
     else {
         return Ok(());
     };
-    let best = best(form, &calibrate.variant, laboratory, book, display).await?;
+    let best = best(plan, form, &calibrate.variant, laboratory, book, display).await?;
     if of_a_site {
         display.now(format!("{}: each page alone", plan.name));
         if let Some(alone) = laboratory.alone(&calibrate.variant).await? {
@@ -146,14 +151,20 @@ async fn calibrate(
     book.write(Line::Calibrated { tried })
 }
 
-/// The pool of a variant that has the best; looked for once, if there are several to choose from.
+/// The pool of a variant that has the best, or the number of a peer's setting; looked for once, if there are
+/// several to choose from.
 async fn best(
+    plan: &Plan,
     form: &Form,
     variant: &str,
     laboratory: &mut impl Laboratory,
     book: &mut Book,
     display: &Display,
 ) -> Result<Option<u32>, Error> {
+    if let (Some(settings), Some(pages)) = (plan.peer.get(variant), &plan.workload.origin) {
+        let settings = (variant, settings.len() as u32);
+        return setting((plan, pages), settings, laboratory, book, display).await;
+    }
     if !has_best(variant) {
         return Ok(None);
     }
@@ -184,6 +195,39 @@ async fn search(
     let said: Vec<String> = tried.iter().map(|(pool, rate)| format!("{pool}: {}/s", count(*rate))).collect();
     display.say(&format!("  pools of {variant}: {}", said.join(", ")));
     book.write(Line::Pool { variant: variant.to_owned(), tried })
+}
+
+/// The best of a peer's settings, each tried for once at the same load; looked for once.
+async fn setting(
+    (plan, pages): (&Plan, &Pages),
+    (variant, settings): (&str, u32),
+    laboratory: &mut impl Laboratory,
+    book: &mut Book,
+    display: &Display,
+) -> Result<Option<u32>, Error> {
+    if book.results().setting(variant).is_none() {
+        let cell =
+            Cell { variant: variant.to_owned(), load: Load::Overload(pages.tried_at), repetition: TRIAL };
+        let mut tried = Vec::new();
+        for number in 0..settings {
+            let called = plan.setting(variant, number).unwrap_or_default();
+            display.now(format!("{variant}: setting {} of {settings}, {called}", number + 1));
+            let rate = book.results().calibrated();
+            let measured = laboratory.measure(&cell, Some(number), rate).await?;
+            let yardstick = Yardstick::of(book.results());
+            let goodput = yardstick.figure(&measured, Metric::Goodput, Who::Clients).unwrap_or(0.0);
+            let short = yardstick.figure(&measured, Metric::ResponseLetIn, Who::Short);
+            let short = short.unwrap_or(plan.workload.timeout.0.as_secs_f64());
+            display.say(&format!(
+                "  {variant} with {called}: goodput {}, short pages {}",
+                ratio(goodput),
+                seconds(short)
+            ));
+            tried.push((goodput, short));
+        }
+        book.write(Line::Tried { variant: variant.to_owned(), tried })?;
+    }
+    Ok(book.results().setting(variant))
 }
 
 /// What cells take: as planned, and as the last one of the same kind took.

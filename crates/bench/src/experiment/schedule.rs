@@ -16,6 +16,9 @@ pub(super) const MIXES: [&str; 3] = ["browsing", "shopping", "ordering"];
 pub const PHASES_MAX: usize = 20;
 /// The longest that a schedule may last: each second of it is kept.
 pub const LASTS_MAX: Duration = Duration::from_secs(60 * 60);
+/// A load has settled where the mean of so many seconds is at most so many times the target, for good.
+const SETTLED_OVER: usize = 5;
+const SETTLED: f64 = 2.0;
 
 /// A part of a schedule: it begins with browsers that join those that are there.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -66,6 +69,22 @@ pub(super) fn browsers(phases: &[Phase]) -> usize {
 pub(super) fn beginnings(phases: &[Phase]) -> Vec<f64> {
     let before = |index: usize| lasts(&phases[..index]).as_secs_f64();
     (0..phases.len()).map(before).collect()
+}
+
+/// After how many seconds of a load the mean was near the target for good; `None`: never.
+pub(super) fn settles(moments: &[Moment], calm: Duration, target: Duration) -> Option<f64> {
+    let step = moments.get(calm.as_secs() as usize..).unwrap_or_default();
+    let is_late = |part: &[Moment]| {
+        let done: u64 = part.iter().map(|moment| moment.done).sum();
+        let sum: f64 = part.iter().map(|moment| moment.response * moment.done as f64).sum();
+        sum > SETTLED * target.as_secs_f64() * done as f64
+    };
+    let parts: Vec<bool> = step.chunks(SETTLED_OVER).map(is_late).collect();
+    match parts.iter().rposition(|&late| late) {
+        None => Some(0.0),
+        Some(last) if last + 1 == parts.len() => None,
+        Some(last) => Some(((last + 1) * SETTLED_OVER) as f64),
+    }
 }
 
 /// Each phase in words.
@@ -161,5 +180,17 @@ mod tests {
             described(&phases, "shopping"),
             "phase 1: 700 browsing, 50 s, counted from 10 s on; phase 2: 300 more shopping, 20 s, counted from 0 s on"
         );
+    }
+
+    #[test]
+    fn a_load_has_settled_where_the_mean_is_near_the_target_for_good() {
+        let of = |means: &[f64]| -> Vec<Moment> {
+            let each = means.iter().flat_map(|&response| [response; SETTLED_OVER]);
+            each.map(|response| Moment { done: 10, response, ..Moment::default() }).collect()
+        };
+        let (calm, target) = (Duration::from_secs(5), Duration::from_millis(150));
+        assert_eq!(settles(&of(&[9.0, 0.1, 0.29]), calm, target), Some(0.0));
+        assert_eq!(settles(&of(&[0.1, 9.0, 0.1]), calm, target), Some(5.0));
+        assert_eq!(settles(&of(&[0.1, 0.1, 0.4]), calm, target), None);
     }
 }

@@ -333,3 +333,130 @@ fn peers_have_the_same_budget_and_the_gate_has_none() {
         }
     }
 }
+
+#[test]
+fn peers_before_an_origin_have_as_many_settings_to_try_and_the_gate_has_none() {
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let plan = Plan::load(&experiments, "peers-origin").unwrap();
+    assert_eq!(plan.variant.keys().collect::<Vec<_>>(), ["gate-target"]);
+    for (name, settings) in &plan.peer {
+        assert!(plan.full.variants.contains(name), "{name}");
+        assert_eq!(settings.len(), 8, "{name}");
+        for (number, setting) in settings.iter().enumerate() {
+            assert!(!settings[..number].contains(setting), "{name}: {setting:?} twice");
+            assert!(setting.values().all(|value| !value.is_empty()), "{name}: {setting:?}");
+        }
+    }
+    let setting = plan.setting("haproxy", 4).unwrap();
+    assert_eq!(setting, "maxconn 4, timeout queue 1s");
+    assert!(plan.setting("haproxy", 8).is_none());
+    assert!(plan.setting("gate", 0).is_none());
+}
+
+/// A plan of an origin with everything in it.
+const ORIGIN: &str = r#"
+question = "Does it?"
+method = "So."
+[workload]
+timeout = "10s"
+[workload.origin]
+mix = "shopping"
+calm = "2s"
+[variant.gate-target]
+target = "150ms"
+[peer]
+nginx = [{ limit_conn = "1" }, { limit_conn = "2" }]
+[short]
+variants = ["gate"]
+overload = [3]
+calibrate = { variant = "direct", clients = [32] }
+repetitions = 1
+warm_up = "1s"
+window = "2s"
+[full]
+variants = ["direct", "gate", "gate-target", "nginx"]
+overload = [0.9, 3]
+calibrate = { variant = "direct", clients = [32] }
+repetitions = 2
+warm_up = "1s"
+window = "2s"
+[[goal]]
+says = "short pages are as fast"
+of = "gate"
+metric = "response-let-in"
+group = "short"
+relative_to = "nginx"
+at_most = 1
+"#;
+
+#[test]
+fn a_plan_of_an_origin_has_peers_short_pages_and_nothing_of_a_database() {
+    let parse = |text: &str| Plan::parse("tried", Path::new("plan.toml"), text);
+    let plan = parse(ORIGIN).unwrap();
+    assert!(plan.clone().over(testbed::database::Database::Mariadb).is_err());
+    // Below saturation nobody is waited for; above it the patience comes behind each cell.
+    let takes = |factor| plan.cell_takes(&plan.full, Load::Overload(factor)).as_secs_f64();
+    assert!((takes(3.0) - takes(0.9) - 9.0).abs() < 1e-9);
+    let cases = [
+        ("mix = \"shopping\"", "mix = \"ordering\"", "ordering: isn't known; known: shopping"),
+        ("calm = \"2s\"", "calm = \"0s\"", "workload.origin.calm: must be more than zero"),
+        ("calm = \"2s\"", "calm = \"2s\"\ntried_at = 0.0", "workload.origin.tried_at: must be more"),
+        ("timeout = \"10s\"", "timeout = \"10s\"\ntables = \"shop\"", "workload.tables: doesn't go with"),
+        (
+            "overload = [3]",
+            "clients = [4]\noverload = [3]",
+            "short.clients: doesn't go with [workload.origin]",
+        ),
+        ("\"direct\", \"gate\"", "\"pgbouncer-same-pool\"", "stands before a database"),
+        ("\"nginx\"]", "\"ngin\"]", "did you mean `nginx`?"),
+        ("nginx = [{ limit_conn = \"1\" }, { limit_conn = \"2\" }]", "nginx = []", "peer.nginx: is empty"),
+        ("[peer]\n", "[peer]\napache = [{}]\n", "peer.apache: `apache` is no peer"),
+    ];
+    for (old, new, expected) in cases {
+        let said = parse(&ORIGIN.replacen(old, new, 1)).unwrap_err().to_string();
+        assert!(said.contains(expected), "{new}: {said}");
+    }
+    let statements = WHOLE.replacen("[short]", "[peer]\nnginx = [{ limit_conn = \"1\" }]\n\n[short]", 1);
+    let said = parse(&statements).unwrap_err().to_string();
+    assert!(said.contains("peer.nginx: is for an origin"), "{said}");
+    let short = WHOLE.replacen("clients_from = 300", "group = \"short\"", 1);
+    assert!(parse(&short).unwrap_err().to_string().contains("there are no short pages"));
+}
+
+#[tokio::test]
+async fn the_best_setting_of_a_peer_is_found_once_and_used() {
+    use super::cell::{Figures, Measured, TypeFigures};
+    use super::results::{Book, Otherwise};
+    /// A page as it takes alone; nginx's second setting serves more.
+    struct Scripted(Vec<(Cell, Option<u32>)>);
+    impl runner::Laboratory for Scripted {
+        async fn measure(
+            &mut self,
+            cell: &Cell,
+            best: Option<u32>,
+            _: Option<f64>,
+        ) -> Result<Measured, crate::Error> {
+            self.0.push((cell.clone(), best));
+            let throughput = if best == Some(1) { 40.0 } else { 20.0 };
+            let clients = Figures { throughput, let_in_seconds: Some(0.1), ..Figures::default() };
+            let types = vec![TypeFigures { name: "home".to_owned(), completed: 1, in_time_seconds: 0.1 }];
+            Ok(Measured { clients, short: Some(clients), types, ..Measured::default() })
+        }
+        fn adopt(&mut self, _: &Plan, _: &super::plan::Form) {}
+        async fn alone(&mut self, variant: &str) -> Result<Option<Measured>, crate::Error> {
+            let cell = Cell { variant: variant.to_owned(), load: Load::Clients(1), repetition: 0 };
+            self.measure(&cell, None, None).await.map(Some)
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let plan = Plan::parse("tried", Path::new("plan.toml"), ORIGIN).unwrap();
+    let path = directory.path().join("full.jsonl");
+    let (mut book, _) = Book::open(&path, &plan.measured(&plan.full), "1", Otherwise::BeginAnew).unwrap();
+    let mut laboratory = Scripted(Vec::new());
+    let (part, display) = (super::part::Part::default(), crate::alternate::Display::new());
+    runner::run(&plan, &plan.full, &part, &mut laboratory, &mut book, &display).await.unwrap();
+    let of_nginx = laboratory.0.iter().filter(|(cell, _)| cell.variant == "nginx");
+    let settings: Vec<Option<u32>> = of_nginx.map(|(_, best)| *best).collect();
+    assert_eq!(settings, [0, 1, 1, 1, 1, 1].map(Some));
+    assert_eq!(Results::read(&path).unwrap().setting("nginx"), Some(1));
+}

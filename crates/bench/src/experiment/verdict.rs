@@ -243,9 +243,14 @@ fn show(goal: &Goal, value: f64) -> String {
         (Metric::Throughput | Metric::ThroughputPerProcessor | Metric::EstimatedCapacity, None) => {
             format!("{value:.1}/s")
         }
-        (Metric::Goodput | Metric::GoodputAtUsualSpeed | Metric::Refused | Metric::Stretch, None) => {
-            ratio(value)
-        }
+        (
+            Metric::Goodput
+            | Metric::GoodputAtUsualSpeed
+            | Metric::Refused
+            | Metric::Answered
+            | Metric::Stretch,
+            None,
+        ) => ratio(value),
         (_, None) => seconds(value),
     }
 }

@@ -496,6 +496,7 @@ impl Total {
         let let_in_sum = sums.done + sums.timed_out + sums.failed + sums.wrong;
         Measured {
             clients: Figures {
+                p95_let_in_seconds: None,
                 throughput: *wips,
                 in_time_seconds: response.mean,
                 all_seconds: all_requests.mean,

@@ -105,7 +105,8 @@ pub(super) fn check(plan: &Plan, path: &str, metric: Metric, judge: &mut Judge<'
     if !metric.is_by_yardstick() {
         return;
     }
-    if plan.workload.site.is_none() || plan.full.calibrate.is_none() {
+    let has_pages = plan.workload.site.is_some() || plan.workload.origin.is_some();
+    if !has_pages || plan.full.calibrate.is_none() {
         let hint = "write calibrate = { variant = \"direct\", clients = [60] } in the full form of a plan with a site";
         judge.complain(path, "needs to know what pages take alone", Some(hint));
     }

@@ -1,12 +1,13 @@
 //! Libraries that limit how many requests are in flight by how long they take, each in a small reverse
 //! proxy of its own language (`crates/bench/peers`).
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
 use testbed::process::free_port;
 
-use super::server::Server;
+use super::web::Server;
 use crate::Error;
 
 /// Memory of Java's virtual machine; its default is a quarter of the computer's.
@@ -32,6 +33,12 @@ pub(crate) enum Library {
 }
 
 impl Library {
+    /// The one of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let all = [Self::LittleLoadshedder, Self::FailsafeGo, Self::ConcurrencyLimits];
+        all.into_iter().find(|library| library.name() == name)
+    }
+
     /// The library's name, here and below the build directory.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -91,7 +98,7 @@ impl Limiter {
     pub(crate) fn start(
         library: Library,
         origin: u16,
-        options: &[(&str, &str)],
+        options: &BTreeMap<String, String>,
         cpu: Option<usize>,
     ) -> Result<Self, Error> {
         let port = free_port()?;
@@ -112,11 +119,11 @@ impl Limiter {
 }
 
 /// Options as each of them reads them: Go's flags that are on or off take their value behind an equals sign.
-fn arguments(library: Library, options: &[(&str, &str)]) -> Vec<String> {
+fn arguments(library: Library, options: &BTreeMap<String, String>) -> Vec<String> {
     let each = options.iter().map(|(key, value)| match library {
         Library::FailsafeGo => vec![format!("--{key}={value}")],
         Library::LittleLoadshedder | Library::ConcurrencyLimits => {
-            vec![format!("--{key}"), (*value).to_owned()]
+            vec![format!("--{key}"), value.clone()]
         }
     });
     each.flatten().collect()
@@ -151,7 +158,9 @@ mod tests {
     #[test]
     fn each_reads_its_options_in_its_own_way() {
         let options = [("queue", "true"), ("max-limit", "20")];
-        assert_eq!(arguments(Library::FailsafeGo, &options), ["--queue=true", "--max-limit=20"]);
-        assert_eq!(arguments(Library::ConcurrencyLimits, &options[1..]), ["--max-limit", "20"]);
+        let options = options.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        assert_eq!(arguments(Library::FailsafeGo, &options), ["--max-limit=20", "--queue=true"]);
+        let expected = ["--max-limit", "20", "--queue", "true"];
+        assert_eq!(arguments(Library::ConcurrencyLimits, &options), expected);
     }
 }

@@ -5,10 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until};
 
 use super::open::OpenRuns;
@@ -42,7 +41,8 @@ const PAGES: [(&str, f64, [f64; 2]); 14] = [
 ];
 
 /// Which of TPC-W's mixes visitors ask for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Mix {
     /// A twentieth of the requests makes four fifths of the work: a 95th percentile is either what the
     /// others take or what those do, as chance has it.
@@ -93,6 +93,17 @@ pub(crate) fn is_short(request_type: u16) -> bool {
     PAGES.get(usize::from(request_type)).is_some_and(|(_, ms, _)| *ms <= SHORT * Mix::Shopping.mean())
 }
 
+/// The name of a type of pages.
+pub(crate) fn name(request_type: u16) -> Option<&'static str> {
+    PAGES.get(usize::from(request_type)).map(|page| page.0)
+}
+
+/// Each page of a mix: its name, its share in percent, and what it takes on average on a site of
+/// [`MEAN_WORK`], in seconds.
+pub(crate) fn expected(mix: Mix) -> impl Iterator<Item = (&'static str, f64, f64)> {
+    PAGES.iter().map(move |page| (page.0, mix.share(page), page.1 / mix.mean() * MEAN_WORK))
+}
+
 /// Requests and what they take.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrivals {
@@ -105,45 +116,13 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Has them meet an origin of their own on this processor: through a gate with these keys, if there are
-    /// any.
-    ///
-    /// # Errors
-    /// If one of the two doesn't start, or the load can't be run.
-    pub(crate) async fn meet(
-        &self,
-        keys: Option<&'static [(&'static str, &'static str)]>,
-        cpu: Option<usize>,
-        patience: Duration,
-    ) -> Result<OpenRuns, Error> {
-        self.meet_stalled(keys, cpu, patience, None).await
-    }
-
-    /// Has the arrivals meet an origin of their own, through a gate if there are keys. The origin stands
-    /// still during `stall`.
-    ///
-    /// # Errors
-    /// If the origin or the gate doesn't start, or the load can't be run.
-    pub(crate) async fn meet_stalled(
-        &self,
-        keys: Option<&'static [(&'static str, &'static str)]>,
-        cpu: Option<usize>,
-        patience: Duration,
-        stall: Option<Range<Duration>>,
-    ) -> Result<OpenRuns, Error> {
-        let front = move |origin| {
-            let gate = keys.map(|keys| Gatekeeper::start_http(origin, keys, None)).transpose()?;
-            Ok((gate.as_ref().map_or(origin, Gatekeeper::port), gate))
-        };
-        self.meet_through(front, cpu, patience, stall).await
-    }
-
     /// Has the arrivals meet an origin of their own through whatever `front` starts. `front` gets the
-    /// origin's port. It returns the port to ask, and what runs there, which is dropped at the end.
+    /// origin's port. It returns the port to ask, and what runs there, which is dropped at the end. During
+    /// `stall` the origin stands still.
     ///
     /// # Errors
     /// If the origin or the front doesn't start, or the load can't be run.
-    pub(crate) async fn meet_through<F: Send + 'static>(
+    pub(crate) async fn meet<F: Send + 'static>(
         &self,
         front: impl FnOnce(u16) -> Result<(u16, F), Error> + Send + 'static,
         cpu: Option<usize>,
@@ -234,6 +213,16 @@ impl Arrivals {
         self.requests.push(Request { due, request_type: page as u16, bytes: self.bytes.len() });
         self.bytes.push(request.into_bytes());
         self.work.push(work);
+    }
+}
+
+/// Starts a gate with these keys before an origin, if there are any.
+pub(crate) fn behind(
+    keys: Option<&'static [(&'static str, &'static str)]>,
+) -> impl FnOnce(u16) -> Result<(u16, Option<Gatekeeper>), Error> + Send + 'static {
+    move |origin| {
+        let gate = keys.map(|keys| Gatekeeper::start_http(origin, keys, None)).transpose()?;
+        Ok((gate.as_ref().map_or(origin, Gatekeeper::port), gate))
     }
 }
 

@@ -1,12 +1,14 @@
 //! HAProxy and nginx as others run them, each with a configuration of its own in a temporary directory.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use testbed::process::free_port;
+use rustix::process::Signal;
+use tempfile::TempDir;
+use testbed::process::{self, family, free_port, spawn_pinned};
 
-use super::server::Server;
 use crate::Error;
 use crate::encryption::Identity;
 
@@ -19,7 +21,7 @@ const CLIENTS_MAX: u32 = 8_000;
 const TYPES: &str = "text/html html; text/css css; text/javascript js; image/bmp bmp;";
 
 /// What an HAProxy does with what it is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HaProxyRole {
     /// Passes it on to an origin at this port.
     Proxy(u16),
@@ -29,9 +31,9 @@ pub(crate) enum HaProxyRole {
         /// The origin's port.
         origin: u16,
         /// `maxconn` of the server.
-        maxconn: &'static str,
+        maxconn: String,
         /// `timeout queue`.
-        queue: &'static str,
+        queue: String,
     },
     /// Answers 503.
     Refuses,
@@ -80,7 +82,7 @@ pub(crate) enum NginxRole {
         /// The origin's port.
         origin: u16,
         /// How many.
-        connections: &'static str,
+        connections: String,
     },
 }
 
@@ -248,13 +250,83 @@ fn version(binary: &Path) -> String {
         .to_owned()
 }
 
+/// How long it may take until its port accepts connections.
+const START_BOUND: Duration = Duration::from_secs(20);
+/// How long it may take to end.
+const STOP_BOUND: Duration = Duration::from_secs(5);
+
+/// A server that runs. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Server {
+    child: Child,
+    port: u16,
+    version: String,
+    _directory: TempDir,
+}
+
+impl Server {
+    /// Starts one that will listen on this port. `prepare` writes what it needs into its directory, and
+    /// adds what it is told.
+    pub(super) fn start(
+        name: &str,
+        version: String,
+        port: u16,
+        command: &mut Command,
+        cpu: Option<usize>,
+        prepare: impl FnOnce(&mut Command, &Path) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let directory = tempfile::Builder::new()
+            .prefix(&format!("{name}-"))
+            .tempdir()
+            .map_err(Error::io("creating a temporary directory"))?;
+        prepare(command, directory.path())?;
+        let log = directory.path().join("log");
+        let writing = || Error::io(format!("writing {name}'s log"));
+        let output = File::create(&log).map_err(writing())?;
+        let errors = output.try_clone().map_err(writing())?;
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        let child = spawn_pinned(command, cpu)?;
+        let mut server = Self { child, port, version, _directory: directory };
+        process::wait_until_ready(&mut server.child, START_BOUND, || process::accepts(port)).map_err(
+            |problem| testbed::Error::NotReady {
+                server: name.to_owned(),
+                problem,
+                log: process::log_tail(&log),
+            },
+        )?;
+        Ok(server)
+    }
+
+    /// Its port on 127.0.0.1.
+    pub(super) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What it says of itself.
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Its processes.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        family(self.child.id())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // To all of them TERM is the order to end at once.
+        process::end(&mut self.child, &[(Signal::TERM, STOP_BOUND)]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_haproxy_with_a_bound_has_its_queue_and_others_have_none() {
-        let limited = HaProxyRole::Limited { origin: 81, maxconn: "8", queue: "100ms" };
+        let limited = HaProxyRole::Limited { origin: 81, maxconn: "8".to_owned(), queue: "100ms".to_owned() };
         let text = haproxy_configuration(limited, 80);
         assert!(text.contains("  server only 127.0.0.1:81 maxconn 8\n"), "{text}");
         assert!(text.contains("  timeout queue 100ms\n  option abortonclose\n"), "{text}");
@@ -266,7 +338,7 @@ mod tests {
     #[test]
     fn an_nginx_with_a_bound_refuses_with_503() {
         let directory = Path::new("/d");
-        let limited = NginxRole::Limited { origin: 81, connections: "16" };
+        let limited = NginxRole::Limited { origin: 81, connections: "16".to_owned() };
         let text = nginx_configuration(&limited, "127.0.0.1:80", directory);
         assert!(text.contains("limit_conn_zone $server_port zone=all:1m; limit_conn_status 503;"), "{text}");
         assert!(text.contains("location / { limit_conn all 16; proxy_pass http://origin;"), "{text}");

@@ -8,6 +8,7 @@
 //! sends any more, and what is under way may still end; what hasn't by the end of the drain is charged the
 //! full time-out as well.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -299,4 +300,40 @@ fn refused(error: &Error) -> Execution {
     let full = matches!(error, Error::Database { source, .. } if source.is_refusal());
     let outcome = if full { Outcome::Rejected } else { Outcome::Failed };
     Execution { outcome, retries: 0, failure: Some(error.to_string()) }
+}
+
+/// An errand: how long a group takes for so many requests, if it doesn't think. Dropping the future ends its
+/// clients.
+///
+/// # Errors
+/// If somebody can't connect, or a request fails.
+pub async fn run_errand(group: &Group, requests: usize) -> Result<Duration, Error> {
+    let mut clients = Vec::new();
+    for _ in 0..group.clients {
+        clients.push(group.target.connect().await?);
+    }
+    let left = Arc::new(AtomicUsize::new(requests));
+    let rotation = Arc::new(Mutex::new(Rotation::new(&group.mix)));
+    let begun = Instant::now();
+    let mut tasks = JoinSet::new();
+    for (seed, client) in (0..).zip(clients) {
+        let (left, rotation, mix) = (Arc::clone(&left), Arc::clone(&rotation), Arc::clone(&group.mix));
+        let mut random = StdRng::seed_from_u64(seed);
+        tasks.spawn(async move {
+            let one_less = |left: usize| left.checked_sub(1);
+            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+                let next = rotation.lock().unwrap_or_else(PoisonError::into_inner).next(&mix);
+                let ended = execute(&client, mix.get(next), random.random()).await;
+                if ended.outcome != Outcome::Completed {
+                    let why = ended.failure.unwrap_or_default();
+                    return Err(Error::Experiment(format!("a request of an errand failed: {why}")));
+                }
+            }
+            Ok(())
+        });
+    }
+    while let Some(joined) = tasks.join_next().await {
+        joined.map_err(|_| Error::Experiment("a client was aborted".to_owned()))??;
+    }
+    Ok(begun.elapsed())
 }

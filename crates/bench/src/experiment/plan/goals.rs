@@ -72,6 +72,11 @@ pub enum Metric {
     EstimatedCapacity,
     /// 95th percentile over all requests.
     P95,
+    /// 95th percentile of all that a gate before an origin let in.
+    #[serde(rename = "p95-let-in")]
+    P95LetIn,
+    /// The part of all requests that was answered in time.
+    Answered,
     /// How many times as long as alone an errand takes; without one, how many times as long it would take
     /// in what the others leave of the server's processor.
     Stretch,
@@ -88,6 +93,8 @@ pub enum Who {
     Clients,
     /// The others.
     Bystanders,
+    /// Those for short pages of an origin.
+    Short,
 }
 
 impl Metric {
@@ -98,7 +105,10 @@ impl Metric {
 
     /// Whether it is a time.
     pub const fn is_a_time(self) -> bool {
-        matches!(self, Self::Response | Self::ResponseInTime | Self::ResponseLetIn | Self::P95)
+        matches!(
+            self,
+            Self::Response | Self::ResponseInTime | Self::ResponseLetIn | Self::P95 | Self::P95LetIn
+        )
     }
 }
 

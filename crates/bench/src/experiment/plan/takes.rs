@@ -47,6 +47,14 @@ impl Plan {
         let searches = form.variants.iter().filter(is_sought).count() * form.pools.len();
         let most = form.clients.iter().copied().max().unwrap_or(OPEN_PROXIED);
         let search = times(self.cell_takes(form, Load::Clients(most)), searches);
+        let settings = |variant: &String| match (self.peer.get(variant), results.setting(variant)) {
+            (Some(settings), None) => settings.len(),
+            _ => 0,
+        };
+        let tried = self.workload.origin.as_ref().map_or(Duration::ZERO, |origin| {
+            let count = form.variants.iter().map(settings).sum();
+            times(self.cell_takes(form, Load::Overload(origin.tried_at)), count)
+        });
         let of_a_site = self.workload.site.is_some();
         let needs_calibration = (of_a_site || !form.overload.is_empty()) && results.calibrated().is_none();
         let calibrated = form
@@ -62,7 +70,7 @@ impl Plan {
         let looked_for =
             sought.into_iter().map(|part| times(self.cell_takes(form, Load::Busy(part)), busy::TRIED_MAX));
         let offline = offline::takes(self, form, results);
-        let found = [together(calibrated), together(looked_for), search, offline];
+        let found = [together(calibrated), together(looked_for), search, tried, offline];
         together([SET_UP, self.filling_takes(form), together(found)])
     }
 
@@ -78,19 +86,22 @@ impl Plan {
     /// How long one cell takes, as far as is known beforehand.
     pub fn cell_takes(&self, form: &Form, load: Load) -> Duration {
         let connections = match load {
-            _ if self.workload.connect == Connect::ForEachRequest => 0,
+            _ if self.workload.connect == Connect::ForEachRequest || self.workload.origin.is_some() => 0,
             Load::Clients(clients) => clients,
             Load::Busy(_) => self.workload.site.as_ref().map_or(OPEN_PROXIED, |site| site.browsers as usize),
             Load::Overload(_) => OPEN_PROXIED,
             Load::Schedule | Load::Phase(_) => schedule::browsers(&form.schedule),
         };
+        let calm = self.workload.origin.as_ref().map_or(Duration::ZERO, |origin| origin.calm.0);
         let after = match load {
+            // Nobody waits for long below saturation.
+            Load::Overload(factor) if factor < 1.0 && !calm.is_zero() => form.drain.0,
             Load::Overload(_) => self.workload.timeout.0,
             _ => form.drain.0,
         };
         let lasts = match load {
             Load::Schedule | Load::Phase(_) => schedule::lasts(&form.schedule),
-            _ => form.warm_up.0.saturating_add(form.window.0),
+            _ => calm.saturating_add(form.warm_up.0).saturating_add(form.window.0),
         };
         let opening = times(CONNECTION, connections);
         AROUND.saturating_add(opening).saturating_add(lasts).saturating_add(after)

@@ -3,7 +3,7 @@
 
 use sim::Interval;
 
-use super::text_table::Table;
+use super::rows::Table;
 use super::{Shown, rows};
 use crate::experiment::anatomy::Anatomy;
 use crate::experiment::cell::Measured;

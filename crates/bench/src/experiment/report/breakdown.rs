@@ -8,7 +8,7 @@ use sim::plot::{Curve, Panel, Plot, Scale};
 
 use super::pages::{self, Found};
 use super::picture::Picture;
-use super::text_table::Table;
+use super::rows::Table;
 use super::{Shown, rows};
 use crate::experiment::pages::PAGES;
 use crate::experiment::plan::Load;

@@ -4,7 +4,7 @@
 use sim::plot::{Curve, Mark, Panel, Plot, Scale};
 
 use super::picture::Picture;
-use super::text_table::Table;
+use super::rows::Table;
 use super::{Shown, rows};
 use crate::experiment::convergence::{Converged, LAST, SOON, WITHIN, When, converged};
 use crate::experiment::learned::Point;

@@ -1,4 +1,5 @@
-//! Curves of a schedule from second to second: response times, refusals, pages served.
+//! Curves of a schedule, or of an origin's loads, from second to second: response times, refusals, pages
+//! served.
 
 use sim::plot::{Curve, Mark, Panel, Plot, Scale};
 
@@ -11,6 +12,8 @@ use crate::table::{count, seconds};
 
 /// Points of a curve at most.
 const POINTS: usize = 150;
+/// Seconds of a point of an origin's load at least: few requests come in one.
+const OF_A_LOAD: usize = 5;
 
 /// What is shown of some seconds, of all repetitions together; none if there is nothing to tell.
 type Value = fn(&[Moment]) -> Option<f64>;
@@ -55,6 +58,41 @@ pub(super) fn picture(shown: &Shown) -> Option<(String, Picture)> {
         panels,
     };
     Some((format!("{}-seconds", shown.plan.name), Picture::new(plot, Vec::new())))
+}
+
+/// The picture of an origin's loads, if they were measured: a panel for each.
+pub(super) fn loads(shown: &Shown) -> Option<(String, Picture)> {
+    let (form, origin) = (shown.form(), shown.plan.workload.origin.as_ref()?);
+    let lasts = (origin.calm.0 + form.warm_up.0 + form.window.0).as_secs() as usize;
+    let width = lasts.div_ceil(POINTS).max(OF_A_LOAD);
+    let target: Vec<Mark> =
+        origin.target.map(|target| Mark::Level(target.0.as_secs_f64())).into_iter().collect();
+    let panel = |load: Load| {
+        let measured =
+            form.variants.iter().map(|variant| shown.results.repetitions(variant, load)).collect::<Vec<_>>();
+        if measured.iter().all(Vec::is_empty) {
+            return None;
+        }
+        let curves = measured.iter().map(|repetitions| curve(repetitions, lasts, width, response)).collect();
+        let begins = origin.calm.0.as_secs();
+        let title = format!("{} the capacity from {begins} s on: mean response time", load.label());
+        Some(Panel { title, scale: Scale::Logarithmic, show: seconds, curves, marks: target.clone() })
+    };
+    let panels: Vec<Panel> = form.loads().filter_map(panel).collect();
+    let plot = Plot {
+        title: format!("{}, second by second", shown.plan.name),
+        subtitle: format!(
+            "means of {width} s by arrival, of all that weren't refused; one that isn't answered counts {} s",
+            shown.plan.workload.timeout.0.as_secs()
+        ),
+        variants: form.variants.clone(),
+        marks: None,
+        axis: "seconds",
+        seconds: lasts as f64,
+        panels,
+    };
+    let is_there = !plot.panels.is_empty();
+    is_there.then(|| (format!("{}-seconds", shown.plan.name), Picture::new(plot, Vec::new())))
 }
 
 /// A value for so many seconds each, at the middle of them.

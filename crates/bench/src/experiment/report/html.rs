@@ -1,7 +1,7 @@
 //! The page: everything in one file, nothing asked of any other.
 
-use super::text_table::Table;
-use super::{Shown, extra, rows, types, visitors};
+use super::rows::Table;
+use super::{Shown, rows, tables_asked_for, types};
 use crate::experiment::plan::Expected;
 use crate::experiment::runner;
 use crate::experiment::verdict::{self, Standing, Verdict};
@@ -134,7 +134,7 @@ fn table(shown: &Shown) -> String {
         text += &grid(header.iter().map(String::as_str), rows);
         text += "</details>\n";
     }
-    for Table { title, header, rows, notes } in extra::tables(shown) {
+    for Table { title, header, rows, notes } in tables_asked_for(shown) {
         text += &format!("<h3>{}</h3>\n", escaped(&title));
         text += &grid(header.iter().map(String::as_str), rows);
         for note in notes {
@@ -179,7 +179,7 @@ fn circumstances(shown: &Shown) -> String {
             results.cells().count(),
         ),
     )];
-    facts.extend(visitors::facts(shown));
+    facts.extend(rows::facts(shown));
     if let Some(calibrated) = results.calibrated() {
         facts.push(("calibrated", format!("{} per second", count(calibrated))));
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Shown, extra, rows, types, visitors};
+use super::{Shown, rows, tables_asked_for, types};
 use crate::Error;
 use crate::experiment::verdict;
 
@@ -66,7 +66,7 @@ fn text(shown: &Shown) -> String {
     for row in &table.rows {
         text += &format!("| {} |\n", row.join(" | "));
     }
-    for (name, fact) in visitors::facts(shown) {
+    for (name, fact) in rows::facts(shown) {
         text += &format!("\n{name}: {fact}.\n");
     }
     for note in &table.notes {
@@ -79,7 +79,7 @@ fn text(shown: &Shown) -> String {
             text += &format!("| {} |\n", row.join(" | "));
         }
     }
-    for table in extra::tables(shown) {
+    for table in tables_asked_for(shown) {
         text += &format!("\n{}:\n", table.title);
         text += &format!("\n| {} |\n|{}\n", table.header.join(" | "), "---|".repeat(table.header.len()));
         for row in &table.rows {

@@ -1,7 +1,11 @@
-//! The pictures of an experiment: throughput and response times by load, with what others found drawn in.
+//! The pictures of an experiment: throughput and response times by load, with what others found drawn in; as
+//! SVG, and as PNG with a font of the system.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use resvg::tiny_skia::{Color, Pixmap, Transform};
+use resvg::usvg::{Options, Tree, fontdb};
 use sim::Interval;
 use sim::plot::{Curve, Mark, Panel, Plot, Scale};
 
@@ -103,14 +107,15 @@ fn picture(shown: &Shown, loads: &[Load], axis: &'static str) -> Picture {
     };
     let mut completed = panel("Completed per second", Metric::Throughput, Who::Clients, Scale::Linear, count);
     completed.marks = expected(shown, &variants, loads, single);
-    let before_site = shown.plan.workload.site.as_ref().filter(|site| site.place == Place::Site);
+    let workload = &shown.plan.workload;
+    let site = workload.site.as_ref().filter(|site| site.place == Place::Site).map(|site| site.target);
+    let before_site = site.or_else(|| workload.origin.as_ref().map(|origin| origin.target));
     let (title, metric) = match before_site {
         None => ("Mean response time of all requests", Metric::Response),
         Some(_) => ("Mean response time of all that were not refused", Metric::ResponseLetIn),
     };
     let mut response = panel(title, metric, Who::Clients, Scale::Logarithmic, seconds);
-    let target = before_site.and_then(|site| site.target);
-    response.marks.extend(target.map(|target| Mark::Level(target.0.as_secs_f64())));
+    response.marks.extend(before_site.flatten().map(|target| Mark::Level(target.0.as_secs_f64())));
     let mut panels = vec![completed, response];
     if shown.is_judged(Metric::Goodput) {
         let title = "Work of the pages served, as a part of the most";
@@ -193,6 +198,51 @@ fn place_of(wanted: usize, clients: &[usize]) -> Option<f64> {
     let log = |clients: usize| (clients.max(1) as f64).ln();
     let part = (log(wanted) - log(clients[below])) / (log(clients[above]) - log(clients[below]));
     Some(below as f64 + part)
+}
+
+/// Pixels for each unit of the picture: sharp on today's screens.
+const SCALE: f32 = 2.0;
+/// Families that read well, before any other that is there.
+const PREFERRED: [&str; 6] =
+    ["Helvetica", "Arial", "Liberation Sans", "DejaVu Sans", "Noto Sans", "FreeSans"];
+
+/// The fonts that are there.
+pub(super) struct Fonts(Option<Arc<fontdb::Database>>);
+
+impl Fonts {
+    pub(super) fn of_the_system() -> Self {
+        let mut fonts = fontdb::Database::new();
+        fonts.load_system_fonts();
+        let family =
+            |name: &str| fonts.faces().any(|face| face.families.iter().any(|(family, _)| family == name));
+        let any =
+            || fonts.faces().next().and_then(|face| face.families.first()).map(|(family, _)| family.clone());
+        let chosen = PREFERRED.iter().find(|name| family(name)).map(|name| (*name).to_owned()).or_else(any);
+        Self(chosen.map(|name| {
+            fonts.set_sans_serif_family(name);
+            Arc::new(fonts)
+        }))
+    }
+
+    /// Whether there is none, and so no picture either: one without letters would say nothing.
+    pub(super) const fn are_missing(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// A picture as the bytes of a PNG; none without fonts.
+    pub(super) fn render(&self, svg: &str) -> Result<Option<Vec<u8>>, Error> {
+        let Some(fonts) = &self.0 else { return Ok(None) };
+        let options = Options { fontdb: Arc::clone(fonts), ..Options::default() };
+        let said = |problem: String| Error::Experiment(format!("drawing a PNG: {problem}"));
+        let tree = Tree::from_str(svg, &options).map_err(|error| said(error.to_string()))?;
+        let size = tree.size();
+        let pixels = |length: f32| (length * SCALE).ceil() as u32;
+        let mut pixmap = Pixmap::new(pixels(size.width()), pixels(size.height()))
+            .ok_or_else(|| said("it has no size".to_owned()))?;
+        pixmap.fill(Color::WHITE);
+        resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut pixmap.as_mut());
+        pixmap.encode_png().map(Some).map_err(|error| said(error.to_string()))
+    }
 }
 
 #[cfg(test)]

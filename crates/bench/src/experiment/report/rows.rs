@@ -1,16 +1,30 @@
 //! The figures of an experiment as rows of a table, for the page and for the repository.
 
+use std::time::Duration;
+
 use sim::Interval;
 
 use super::Shown;
 use crate::experiment::cell::{Figures, Measured};
 use crate::experiment::offline;
-use crate::experiment::plan::{Load, Metric, Place, Who};
+use crate::experiment::plan::{Load, Metric, Pages, Place, Who};
+use crate::experiment::results::Line;
+use crate::experiment::schedule;
 use crate::experiment::yardstick::Yardstick;
 use crate::stats::mean;
 use crate::table::{count, ratio, seconds};
 
-/// A table as texts.
+/// A table as texts, beside that of the figures.
+pub(super) struct Table {
+    /// What it shows.
+    pub(super) title: String,
+    pub(super) header: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// Sentences below it.
+    pub(super) notes: Vec<String>,
+}
+
+/// The table of the figures as texts.
 pub(super) struct Rows {
     pub(super) header: Vec<&'static str>,
     pub(super) rows: Vec<Vec<String>>,
@@ -62,7 +76,9 @@ pub(super) fn rows(shown: &Shown) -> Rows {
             }
             let mut name = variant.clone();
             let found: Vec<f64> = repetitions.iter().filter_map(|measured| measured.capacity).collect();
-            if let Some(pool) = repetitions[0].pool {
+            if let Some(setting) = repetitions[0].pool.and_then(|pool| shown.plan.setting(variant, pool)) {
+                name += &format!(" ({setting})");
+            } else if let Some(pool) = repetitions[0].pool {
                 name += &format!(" ({pool})");
             } else if !found.is_empty() {
                 name += &format!(" (found {:.0})", mean(&found));
@@ -150,52 +166,70 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     Rows { header, rows, notes }
 }
 
-/// A column: its title, its figure, and how a value is written.
-type Column = (&'static str, Metric, fn(f64) -> String);
+/// A column: its title, its figure, of whom, and how a value is written.
+type Column = (&'static str, Metric, Who, fn(f64) -> String);
 
 /// What tables have more of a site, and where somebody refuses.
-struct Visited {
+struct Visited<'a> {
     yardstick: Yardstick,
     columns: Vec<Column>,
+    /// The origin, where it is told when a load had settled, and the target.
+    settles: Option<(&'a Pages, Duration)>,
 }
 
-impl Visited {
-    fn of(shown: &Shown) -> Self {
+impl<'a> Visited<'a> {
+    fn of(shown: &'a Shown) -> Self {
         let yardstick = Yardstick::of(&shown.results);
         let site = shown.plan.workload.site.as_ref();
         let mut columns: Vec<Column> = Vec::new();
-        let is_before_site = site.is_some_and(|site| site.place == Place::Site);
+        let origin = shown.plan.workload.origin.as_ref();
+        let is_before_site = origin.is_some() || site.is_some_and(|site| site.place == Place::Site);
+        let all = Who::Clients;
         let refuses = || shown.results.cells().any(|(_, measured)| measured.clients.refused > 0);
         if is_before_site || (site.is_none() && refuses()) {
-            columns.push(("refused", Metric::Refused, percent));
+            columns.push(("refused", Metric::Refused, all, percent));
         }
         if is_before_site {
-            columns.push(("mean, let in", Metric::ResponseLetIn, seconds));
+            columns.push(("mean, let in", Metric::ResponseLetIn, all, seconds));
+        }
+        if origin.is_some() {
+            columns.push(("95 %, let in", Metric::P95LetIn, all, seconds));
+            columns.push(("short, let in", Metric::ResponseLetIn, Who::Short, seconds));
+            columns.push(("short, 95 %", Metric::P95LetIn, Who::Short, seconds));
+            columns.push(("short, answered", Metric::Answered, Who::Short, percent));
         }
         if yardstick.most.is_some() {
-            columns.push(("goodput", Metric::Goodput, ratio));
+            columns.push(("goodput", Metric::Goodput, all, ratio));
         }
         if shown.is_judged(Metric::GoodputAtUsualSpeed) {
-            columns.push(("at usual speed", Metric::GoodputAtUsualSpeed, ratio));
+            columns.push(("at usual speed", Metric::GoodputAtUsualSpeed, all, ratio));
         }
         if shown.is_judged(Metric::Stretch) {
-            columns.push(("errand, times alone", Metric::Stretch, ratio));
+            columns.push(("errand, times alone", Metric::Stretch, all, ratio));
         }
         if shown.is_judged(Metric::EstimatedCapacity) {
-            columns.push(("λ/(1−E[X]/T)", Metric::EstimatedCapacity, per_second));
+            columns.push(("λ/(1−E[X]/T)", Metric::EstimatedCapacity, all, per_second));
         }
-        Self { yardstick, columns }
+        let settles = origin.and_then(|origin| Some((origin, origin.target?.0)));
+        Self { yardstick, columns, settles }
     }
 
     fn header(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.columns.iter().map(|column| column.0)
+        let settles = self.settles.map(|_| "below twice the target after");
+        self.columns.iter().map(|column| column.0).chain(settles)
     }
 
     fn cells(&self, repetitions: &[&Measured]) -> impl Iterator<Item = String> {
-        self.columns.iter().map(|&(_, metric, show)| {
-            let figure = |measured: &&Measured| self.yardstick.figure(measured, metric, Who::Clients);
+        let figures = self.columns.iter().map(|&(_, metric, who, show)| {
+            let figure = |measured: &&Measured| self.yardstick.figure(measured, metric, who);
             interval(repetitions.iter().filter_map(figure), show)
-        })
+        });
+        let settles = self.settles.map(|(origin, target)| {
+            let after = |measured: &&Measured| schedule::settles(&measured.moments, origin.calm.0, target);
+            let each: Option<Vec<f64>> = repetitions.iter().map(after).collect();
+            each.map_or("never".to_owned(), |each| interval(each, seconds))
+        });
+        figures.chain(settles)
     }
 }
 
@@ -279,6 +313,42 @@ fn per_second(value: f64) -> String {
 fn percent(part: f64) -> String {
     // Not "-0".
     if part.is_finite() { format!("{:.0} %", (part * 100.0).round() + 0.0) } else { "–".to_owned() }
+}
+
+/// A site's schedule and yardstick, each with a name; nothing for an experiment without a site.
+pub(super) fn facts(shown: &Shown) -> Vec<(&'static str, String)> {
+    let Some(site) = &shown.plan.workload.site else { return Vec::new() };
+    let mut facts = Vec::new();
+    let steps = &shown.form().schedule;
+    if !steps.is_empty() {
+        facts.push(("schedule", schedule::described(steps, &site.mix)));
+    }
+    let alone = shown.results.lines.iter().rev().find_map(|line| match line {
+        Line::Alone { types } => Some(types),
+        _ => None,
+    });
+    if let Some(types) = alone {
+        let pages = types
+            .iter()
+            .map(|page| format!("{} {} ({})", page.name, seconds(page.in_time_seconds), page.completed));
+        let pages: Vec<String> = pages.collect();
+        facts.push(("pages alone", format!("{} (in brackets: how many were seen)", pages.join(", "))));
+    }
+    let busy = shown.results.lines.iter().filter_map(|line| match line {
+        Line::Busy { clients, throughput, .. } => Some(format!("{clients} browsers {throughput:.1} pages/s")),
+        _ => None,
+    });
+    let busy: Vec<String> = busy.collect();
+    if let Some(most) = Yardstick::of(&shown.results).most {
+        facts.push((
+            "the most",
+            format!(
+                "{}: at most {most:.2} s of such work per second, which is a goodput of 1",
+                busy.join(", ")
+            ),
+        ));
+    }
+    facts
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::pages::{self, Found};
-use super::text_table::Table;
+use super::rows::Table;
 use super::{Shown, rows};
 use crate::experiment::pages::{PAGES, Page};
 use crate::experiment::plan::Load;

@@ -1,9 +1,12 @@
-//! Starts a peer or a gate before the origin.
+//! What stands before an origin: nothing, a gate, HAProxy, nginx, a library in a proxy.
 
-use super::variant::{Setting, Way};
+use std::collections::BTreeMap;
+
 use crate::Error;
+use crate::experiment::control::before_site;
+use crate::experiment::plan::Plan;
 use crate::gatekeeper::Gatekeeper;
-use crate::http::{HaProxy, HaProxyRole, Limiter, Nginx, NginxRole};
+use crate::http::{HaProxy, HaProxyRole, Library, Limiter, Nginx, NginxRole};
 
 /// The process in between, if there is one. Dropping it ends it.
 pub(super) enum Front {
@@ -15,22 +18,33 @@ pub(super) enum Front {
 }
 
 impl Front {
-    /// Starts the gate or peer before an origin at this port, beside the clients: the origin has a processor
-    /// of its own. Blocks.
-    pub(super) fn start(way: Way, setting: Setting, origin: u16) -> Result<Self, Error> {
-        let value = |key| setting.value(key);
-        Ok(match way {
-            Way::Nobody => Self::Nobody,
-            Way::Gate(keys) => Self::Gatekeeper(Gatekeeper::start_http(origin, keys, None)?),
-            Way::HaProxy => {
+    /// Starts a variant before an origin at this port, beside the clients: the origin has a processor of its
+    /// own. A peer has the setting of this number. Blocks.
+    pub(super) fn start(plan: &Plan, variant: &str, best: Option<u32>, origin: u16) -> Result<Self, Error> {
+        let Some(settings) = plan.peer.get(variant) else {
+            return Ok(before_site(plan, variant, best, origin)?.map_or(Self::Nobody, Self::Gatekeeper));
+        };
+        let number = best.unwrap_or_default() as usize;
+        let wrong = || Error::Experiment(format!("{variant} has no setting {number}"));
+        Self::peer(variant, settings.get(number).ok_or_else(wrong)?, origin)
+    }
+
+    fn peer(name: &str, setting: &BTreeMap<String, String>, origin: u16) -> Result<Self, Error> {
+        let value = |key: &str| setting.get(key).cloned().unwrap_or_default();
+        Ok(match name {
+            "haproxy" => {
                 let (maxconn, queue) = (value("maxconn"), value("timeout queue"));
                 Self::HaProxy(HaProxy::start(HaProxyRole::Limited { origin, maxconn, queue }, None)?)
             }
-            Way::Nginx => {
+            "nginx" => {
                 let role = NginxRole::Limited { origin, connections: value("limit_conn") };
                 Self::Nginx(Nginx::start(&role, None)?)
             }
-            Way::Library(library) => Self::Limiter(Limiter::start(library, origin, setting.0, None)?),
+            _ => {
+                let unknown = || Error::Experiment(format!("`{name}` is no peer"));
+                let library = Library::named(name).ok_or_else(unknown)?;
+                Self::Limiter(Limiter::start(library, origin, setting, None)?)
+            }
         })
     }
 
@@ -50,9 +64,10 @@ impl Front {
 mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::net::{Ipv4Addr, TcpListener};
+    use std::path::Path;
 
-    use super::super::variant::{ALL, Variant};
     use super::*;
+    use crate::experiment::plan::PEERS;
     use crate::http::ask;
 
     /// Answers everybody with 200, one connection after the other; ends with the process.
@@ -78,14 +93,17 @@ mod tests {
     /// settings.
     #[tokio::test]
     async fn every_peer_passes_on_what_it_lets_in() {
+        let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let plan = Plan::load(&experiments, "peers-origin").unwrap();
+        assert_eq!(plan.peer.len(), PEERS.len());
         let origin = origin();
-        for variant in ALL.into_iter().filter(Variant::is_peer) {
-            for setting in [variant.settings()[0], variant.settings()[variant.settings().len() - 1]] {
-                let front = Front::start(variant.way, setting, origin)
-                    .unwrap_or_else(|error| panic!("{} with {setting}: {error}", variant.name));
+        for (name, settings) in &plan.peer {
+            for number in [0, settings.len() as u32 - 1] {
+                let front = Front::start(&plan, name, Some(number), origin)
+                    .unwrap_or_else(|error| panic!("{name} with setting {number}: {error}"));
                 let request = b"GET /shop/home?work=1 HTTP/1.1\r\nHost: shop.example\r\nAccept: */*\r\n\r\n";
                 let statuses = ask(front.port(origin), request, 3).await.unwrap();
-                assert_eq!(statuses, [200; 3], "{} with {setting}", variant.name);
+                assert_eq!(statuses, [200; 3], "{name} with setting {number}");
             }
         }
     }

@@ -281,10 +281,12 @@ impl Report {
                 let added =
                     (0..self.variants.len()).map(|variant| cell(&section.added_p99s(variant), micros));
                 figures.row("  more than directly", added);
-                let late = |round: &Half| round.late.unwrap_or(f64::NAN);
-                row(&mut figures, "  of which the client was late", &section.half, late, |late| {
-                    if late.is_nan() { "–".to_owned() } else { micros(late) }
-                });
+                let late = section.half.iter().map(|rounds| rounds.iter().filter_map(|round| round.late));
+                let late: Vec<Vec<f64>> = late.map(Iterator::collect).collect();
+                if late.iter().any(|rounds| !rounds.is_empty()) {
+                    let late = late.iter().map(|rounds| cell(rounds, micros));
+                    figures.row("  of which the client was late", late);
+                }
                 row(
                     &mut figures,
                     "proxy's processor time for each",

@@ -12,8 +12,8 @@ use crate::table::{count, seconds};
 
 /// Points of a curve at most.
 const POINTS: usize = 150;
-/// Seconds of a point of an origin's load at least: few requests come in one.
-const OF_A_LOAD: usize = 5;
+/// Points of an origin's load at least, and the most seconds of one.
+const OF_A_LOAD: (usize, usize) = (20, 5);
 
 /// What is shown of some seconds, of all repetitions together; none if there is nothing to tell.
 type Value = fn(&[Moment]) -> Option<f64>;
@@ -64,7 +64,7 @@ pub(super) fn picture(shown: &Shown) -> Option<(String, Picture)> {
 pub(super) fn loads(shown: &Shown) -> Option<(String, Picture)> {
     let (form, origin) = (shown.form(), shown.plan.workload.origin.as_ref()?);
     let lasts = (origin.calm.0 + form.warm_up.0 + form.window.0).as_secs() as usize;
-    let width = lasts.div_ceil(POINTS).max(OF_A_LOAD);
+    let width = lasts.div_ceil(POINTS).max((lasts / OF_A_LOAD.0).clamp(1, OF_A_LOAD.1));
     let target: Vec<Mark> =
         origin.target.map(|target| Mark::Level(target.0.as_secs_f64())).into_iter().collect();
     let panel = |load: Load| {

@@ -28,6 +28,7 @@ pub mod results;
 pub mod runner;
 pub mod schedule;
 mod site;
+mod told;
 pub mod verdict;
 pub mod visits;
 pub mod words;

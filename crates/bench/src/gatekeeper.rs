@@ -30,6 +30,8 @@ const ANSWER_BYTES_MAX: u64 = 8 << 20;
 const LOG_LINES: usize = 400;
 /// How much of one log line is kept, in characters.
 const LOG_LINE_LENGTH: usize = 2_000;
+/// The words of its log for a key that does nothing here.
+const INEFFECTIVE: &str = "has no effect";
 /// The name of its configuration.
 const CONFIG: &str = "gatekeeper.toml";
 /// The name of its file of users.
@@ -211,6 +213,12 @@ impl Gatekeeper {
             .map_err(Error::io("writing the gatekeeper's configuration"))?;
         process::signal(&self.child, Signal::HUP);
         Ok(())
+    }
+
+    /// What it said of a key that has no effect: what is measured then isn't what was asked.
+    pub fn ineffective(&self) -> Option<String> {
+        let lines = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().find(|line| line.contains(INEFFECTIVE)).cloned()
     }
 
     /// The last lines that it wrote to standard error.

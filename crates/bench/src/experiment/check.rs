@@ -230,6 +230,9 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
     if form.filled_for.is_some() && plan.workload.site.is_none() {
         judge.complain(&at("filled_for"), "is for a site, and there is none", Some("write [workload.site]"));
     }
+    if form.kept_open && plan.workload.site.is_none() {
+        judge.complain(&at("kept_open"), "is for a site, and there is none", Some("write [workload.site]"));
+    }
     if form.busy.iter().any(|&part| !(part > 0.0 && part <= busy::PART_MAX)) {
         let hint =
             "0.9 is nine tenths of the time, 3 is three times as many clients as keep the server just busy";

@@ -137,6 +137,14 @@ impl Control {
         if self.proxy.is_some() { OPEN_PROXIED } else { OPEN_DIRECT }
     }
 
+    /// What the gate said of a key that has no effect.
+    pub(super) fn ineffective(&self) -> Option<String> {
+        match &self.proxy {
+            Some(Proxy::Gatekeeper(gatekeeper)) => gatekeeper.ineffective(),
+            _ => None,
+        }
+    }
+
     /// What the gate wrote last, for an error.
     pub(super) fn log_tail(&self) -> String {
         match &self.proxy {
@@ -154,6 +162,12 @@ fn postgres<'a>(variant: &str, server: &'a DatabaseServer) -> Result<&'a Private
             Err(Error::Experiment(format!("{variant} stands before PostgreSQL, not before MariaDB")))
         }
     }
+}
+
+/// Whether two variants are the same but for their names.
+pub(super) fn are_alike(plan: &Plan, one: &str, other: &str, best: Option<u32>) -> bool {
+    let ways = [one, other].map(|variant| way(plan, variant, best).ok());
+    ways[0].is_some() && ways[0] == ways[1]
 }
 
 fn way(plan: &Plan, variant: &str, best: Option<u32>) -> Result<Way, Error> {
@@ -208,6 +222,16 @@ mod tests {
         let contending = vec![("contention".to_owned(), "\"auto\"".to_owned())];
         assert_eq!(way(&plan, "gate-contention", None).unwrap(), Way::Gate { keys: contending });
         assert!(way(&plan, "gate-calibrated", None).is_err());
+    }
+
+    #[test]
+    fn variants_with_the_same_keys_are_alike() {
+        let mut plan = plan();
+        let keys = plan.variant["gate-contention"].clone();
+        plan.variant.insert("once-more".to_owned(), keys);
+        assert!(are_alike(&plan, "gate-contention", "once-more", None));
+        assert!(!are_alike(&plan, "gate", "once-more", None));
+        assert!(!are_alike(&plan, "nobody", "nobody", None));
     }
 
     #[test]

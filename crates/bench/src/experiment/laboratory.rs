@@ -289,6 +289,9 @@ impl Laboratory for Statements {
             let (log, server) = (control.log_tail(), self.server.log_tail());
             Error::Experiment(format!("{}: {error}\n{log}\nthe server's log:\n{server}", cell.variant))
         })?;
+        if let Some(said) = control.ineffective() {
+            return Err(Error::Experiment(format!("{}: its gate said: {said}", cell.variant)));
+        }
         drop(control);
         let kills = self.confinement.as_ref().map_or(0, Confinement::kills).saturating_sub(killed);
         // A postmaster that loses a process ends all the others, and with them our own connection.

@@ -279,8 +279,7 @@ pub struct Server {
     pub settings: BTreeMap<String, String>,
     /// The most memory that all of its processes may have together.
     pub memory: Option<Memory>,
-    /// The part of a processor that all of its processes have together. A client on one processor can ask a
-    /// server that has only a part for more than the server does.
+    /// The part of a processor that its processes have together, so that clients on one can overload it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processors: Option<f64>,
 }
@@ -294,9 +293,8 @@ pub struct Form {
     /// Clients of a closed loop.
     #[serde(default)]
     pub clients: Vec<usize>,
-    /// Browsers of a closed loop, so many that the server's processor is busy for these parts of the time
-    /// over direct connections; from 1 on so many times those that keep it just busy. How many is found
-    /// before the cells.
+    /// Browsers of a closed loop, so many that direct ones keep the server's processor busy for these parts of
+    /// the time; from 1 on so many times those that keep it just busy. How many is found before the cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub busy: Vec<f64>,
     /// Arrivals of an open loop, as multiples of what `calibrate` found.
@@ -305,12 +303,15 @@ pub struct Form {
     /// Those of `variants` that meet `overload`, where not all do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overloaded: Vec<String>,
-    /// Browsers that join one after another while a cell lasts; a cell of its own beside those of `clients`.
+    /// Browsers that join one after another while a cell lasts; a cell beside those of `clients`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedule: Vec<Phase>,
-    /// Emulated browsers that a site is filled for, where that aren't as many as the workload says.
+    /// Emulated browsers that a site is filled for, if not as many as the workload says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filled_for: Option<u32>,
+    /// Whether sites stay open from cell to cell, each for all variants with the same keys.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept_open: bool,
     /// How often each.
     pub repetitions: u32,
     /// How long a cell runs before anything counts.

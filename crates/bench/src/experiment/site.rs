@@ -13,6 +13,7 @@ use testbed::process::{self, free_port};
 use super::control::{self, Control};
 use super::plan::{Place, Plan, Site};
 use crate::Error;
+use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::Target;
 
@@ -102,10 +103,45 @@ impl OpenSite {
         before.or_else(|| self.behind.as_ref().and_then(Control::admin_port))
     }
 
+    /// What the gate said of a key that has no effect.
+    pub(super) fn ineffective(&self) -> Option<String> {
+        let before = self.before.as_ref().and_then(Gatekeeper::ineffective);
+        before.or_else(|| self.behind.as_ref().and_then(Control::ineffective))
+    }
+
+    /// Ends all.
+    ///
+    /// # Errors
+    /// If the program is ending.
+    pub(super) async fn close(self) -> Result<(), Error> {
+        blocking(move || {
+            drop(self);
+            Ok(())
+        })
+        .await
+    }
+
     /// What the gate wrote last, for an error.
     pub(super) fn log_tail(&self) -> String {
         let before = self.before.as_ref().map(Gatekeeper::log_tail);
         before.or_else(|| self.behind.as_ref().map(Control::log_tail)).unwrap_or_default()
+    }
+}
+
+/// Sites that stay open from cell to cell. Variants with the same keys have one together.
+#[derive(Default)]
+pub(super) struct KeptOpen(Vec<(String, OpenSite)>);
+
+impl KeptOpen {
+    /// The site that stayed open for a variant, or for one with the same keys.
+    pub(super) fn take(&mut self, plan: &Plan, variant: &str, best: Option<u32>) -> Option<OpenSite> {
+        let at = self.0.iter().position(|(known, _)| control::are_alike(plan, known, variant, best))?;
+        Some(self.0.swap_remove(at).1)
+    }
+
+    /// Lets a variant's site stay open.
+    pub(super) fn put(&mut self, variant: &str, site: OpenSite) {
+        self.0.push((variant.to_owned(), site));
     }
 }
 

@@ -155,6 +155,8 @@ fn who_is_offered_the_overload_must_be_there() {
     );
     let said = complaints("[full]\n", "[full]\noverloaded = [\"gate\"]\n");
     assert!(said.contains("full.overloaded: is there, and nothing is offered in `overload`"), "{said}");
+    let said = complaints("[full]\n", "[full]\nkept_open = true\n");
+    assert!(said.contains("full.kept_open: is for a site, and there is none"), "{said}");
 }
 
 #[test]

@@ -12,21 +12,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use serde::Deserialize;
 use tempfile::TempDir;
 use testbed::confinement::Confinement;
 use testbed::database::DatabaseServer;
 use testbed::process::{self, allowed_cpus, find_binary};
 
-use super::cell::{Cell, ErrandFigures, Figures, Measured, TypeFigures};
+use super::cell::{Cell, ErrandFigures, Measured};
 use super::laboratory::{self, confine, machine, options};
 use super::learned::Looks;
 use super::machine::Machine;
 use super::meter::{Whose, used};
-use super::plan::{Audit, Form, Load, Place, Plan, Show, Site};
+use super::plan::{Audit, Form, Load, Plan, Show, Site};
 use super::runner::Laboratory;
-use super::schedule::{self, Moment};
-use super::site::OpenSite;
+use super::schedule;
+use super::site::{KeptOpen, OpenSite};
+use super::told::Told;
 use crate::blocking::blocking;
 use crate::load::{self, Client, Connecting, Target};
 use crate::{Error, shop};
@@ -52,6 +52,7 @@ pub struct Visits {
     site: Site,
     bookstore: PathBuf,
     server_cpu: Option<usize>,
+    kept: KeptOpen,
     admin: Client,
     // Before the groups that it is in: those can only be removed when the server has ended.
     server: DatabaseServer,
@@ -99,7 +100,8 @@ impl Visits {
             .map_err(Error::io("creating a temporary directory"))?;
         let (plan, form, site) = (plan.clone(), form.clone(), site.clone());
         let _confinement = confine(&server, &plan.server)?;
-        Ok(Self { plan, form, site, bookstore, server_cpu, admin, server, _confinement, directory })
+        let kept = KeptOpen::default();
+        Ok(Self { plan, form, site, bookstore, server_cpu, kept, admin, server, _confinement, directory })
     }
 
     /// What it all runs on.
@@ -233,7 +235,10 @@ impl Visits {
         let text = fs::read_to_string(&told).map_err(Error::io("reading what the browsers tell"))?;
         let told: Told = serde_json::from_str(&text)
             .map_err(|error| Error::Experiment(format!("what the browsers tell can't be read: {error}")))?;
-        let mut measured = told.beside(used.measured(), crowd, self.site.place);
+        let mut measured = match crowd {
+            Crowd::Scheduled => told.scheduled(used.measured(), self.site.place),
+            Crowd::Steady(_) | Crowd::Alone => told.beside(used.measured(), self.site.place),
+        };
         measured.errand = alone.map(|alone| ErrandFigures {
             alone_seconds: alone.as_secs_f64(),
             beside_seconds: errand.map(|took| took.as_secs_f64()),
@@ -255,28 +260,58 @@ impl Visits {
         shop::settle(&self.admin).await
     }
 
+    fn open(&self, variant: &str, best: Option<u32>) -> Result<OpenSite, Error> {
+        let places = (self.bookstore.as_path(), self.directory.path());
+        OpenSite::open((&self.plan, &self.site), (variant, best), &self.server, places)
+    }
+
+    /// A site for a variant: one that stayed open, or a new one. One that is to stay open is visited once
+    /// before anything counts, so that its gate has learned.
+    async fn site(
+        &mut self,
+        (variant, best): (&str, Option<u32>),
+        (crowd, seed): (Crowd, u64),
+    ) -> Result<OpenSite, Error> {
+        if let Some(site) = self.kept.take(&self.plan, variant, best) {
+            return Ok(site);
+        }
+        let site = self.open(variant, best)?;
+        if self.form.kept_open {
+            self.visited((&site, variant), crowd, (seed, None)).await?;
+            self.put_in_order().await?;
+        }
+        Ok(site)
+    }
+
     /// Opens the site for a variant, and lets the browsers come.
     async fn cell(
-        &self,
+        &mut self,
         (variant, best): (&str, Option<u32>),
         crowd: Crowd,
         seed: u64,
     ) -> Result<Measured, Error> {
-        let places = (self.bookstore.as_path(), self.directory.path());
-        let open = || OpenSite::open((&self.plan, &self.site), (variant, best), &self.server, places);
         self.put_in_order().await?;
-        let mut site = open()?;
+        let mut site = self.site((variant, best), (crowd, seed)).await?;
         let mut alone = None;
         if let Some((group, requests)) = self.errand(&site, variant)? {
             alone = Some(load::run_errand(&group, requests).await?);
-            close(site).await?;
+            if !self.form.kept_open {
+                site.close().await?;
+                site = self.open(variant, best)?;
+            }
             self.put_in_order().await?;
-            site = open()?;
         }
         let measured = self.visited((&site, variant), crowd, (seed, alone)).await;
         let measured = measured
             .map_err(|error| Error::Experiment(format!("{variant}: {error}\n{}", site.log_tail())))?;
-        close(site).await?;
+        if let Some(said) = site.ineffective() {
+            return Err(Error::Experiment(format!("{variant}: its gate said: {said}")));
+        }
+        if self.form.kept_open {
+            self.kept.put(variant, site);
+        } else {
+            site.close().await?;
+        }
         if self.site.audit == Audit::AfterEachCell {
             self.check().await?;
         }
@@ -324,14 +359,6 @@ impl Laboratory for Visits {
     }
 }
 
-async fn close(site: OpenSite) -> Result<(), Error> {
-    blocking(move || {
-        drop(site);
-        Ok(())
-    })
-    .await
-}
-
 /// Whether browsers that ended so have left figures in this file.
 fn has_told(status: Option<i32>, told: &Path) -> bool {
     status.is_some_and(|status| TOLD.contains(&status)) && told.is_file()
@@ -373,180 +400,12 @@ fn visit_lasts(site: &Site, crowd: Crowd) -> Option<Duration> {
     }
 }
 
-/// What `bookstore browse --json` tells, as far as it is of use here. Times are in seconds.
-#[derive(Debug, Deserialize)]
-struct Told {
-    total: Total,
-    phases: Vec<ToldOfPhase>,
-    seconds: Vec<ToldOfSecond>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ToldOfPhase {
-    is_counted: bool,
-    #[serde(flatten)]
-    total: Total,
-}
-
-#[derive(Debug, Deserialize)]
-struct ToldOfSecond {
-    counts: Counts,
-    busy: u64,
-    response: f64,
-    present: usize,
-}
-
-#[derive(Debug, Deserialize)]
-struct Total {
-    wips: f64,
-    counts: Counts,
-    busy: u64,
-    sums: Sums,
-    response: Percentiles,
-    all_requests: Percentiles,
-    interactions: Vec<Page>,
-    little: Little,
-    client: ToldOfClient,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-struct Counts {
-    done: u64,
-    rejected: u64,
-    timed_out: u64,
-    failed: u64,
-    wrong: u64,
-    unfinished: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Sums {
-    done: f64,
-    timed_out: f64,
-    failed: f64,
-    wrong: f64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Percentiles {
-    mean: f64,
-    p50: f64,
-    p95: f64,
-    p99: f64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Page {
-    code: String,
-    counts: Counts,
-    response: Percentiles,
-}
-
-#[derive(Debug, Deserialize)]
-struct Little {
-    residual: f64,
-}
-
-#[derive(Debug, Deserialize)]
-struct ToldOfClient {
-    lateness: Percentiles,
-}
-
-impl Told {
-    /// With what was measured meanwhile.
-    fn beside(&self, used: Measured, crowd: Crowd, place: Place) -> Measured {
-        let whole = self.total.beside(used, place);
-        if crowd != Crowd::Scheduled {
-            return whole;
-        }
-        let counted = self.phases.iter().filter(|phase| phase.is_counted);
-        let phases = counted.map(|phase| phase.total.beside(Measured::default(), place)).collect();
-        let seconds = self.seconds.iter().take(schedule::LASTS_MAX.as_secs() as usize);
-        Measured { phases, moments: seconds.map(ToldOfSecond::moment).collect(), ..whole }
-    }
-}
-
-impl ToldOfSecond {
-    fn moment(&self) -> Moment {
-        let Counts { done, rejected, timed_out, failed, wrong, .. } = self.counts;
-        let (refused, own) = (rejected.saturating_sub(self.busy), self.busy.min(rejected));
-        let lost = timed_out + failed + wrong + own;
-        Moment { done, refused, lost, response: self.response, present: self.present }
-    }
-}
-
-impl Total {
-    fn beside(&self, used: Measured, place: Place) -> Measured {
-        let Self { wips, counts, busy, sums, response, all_requests, interactions, little, client } = self;
-        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let all =
-            [counts.done, counts.rejected, counts.timed_out, counts.failed, counts.wrong, counts.unfinished];
-        let types = interactions.iter().filter(|page| page.counts.done > 0).map(|page| TypeFigures {
-            name: page.code.clone(),
-            completed: page.counts.done,
-            in_time_seconds: page.response.mean,
-        });
-        // Before a site, the gate's refusals are told apart from the site's own. Before its database they
-        // become the site's.
-        let own = match place {
-            Place::Database => 0,
-            Place::Site => (*busy).min(counts.rejected),
-        };
-        let let_in = counts.done + counts.timed_out + counts.failed + counts.wrong;
-        let let_in_sum = sums.done + sums.timed_out + sums.failed + sums.wrong;
-        Measured {
-            clients: Figures {
-                p95_let_in_seconds: None,
-                throughput: *wips,
-                in_time_seconds: response.mean,
-                all_seconds: all_requests.mean,
-                p50_seconds: all_requests.p50,
-                p95_seconds: all_requests.p95,
-                p99_seconds: all_requests.p99,
-                under_way: all.into_iter().map(count).sum(),
-                timed_out: count(counts.timed_out),
-                let_in_seconds: (place == Place::Site && let_in > 0).then(|| let_in_sum / let_in as f64),
-                refused: count(counts.rejected - own),
-                failed: count(counts.failed + counts.wrong + own),
-                retries: 0,
-                residual: Some(little.residual),
-            },
-            types: types.collect(),
-            late_seconds: client.lateness.p99,
-            alive: true,
-            ..used
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
     use crate::experiment::words::Time;
-
-    /// Ten requests: five right pages, one too late, and four rejected, one of them by the shop itself.
-    fn total() -> serde_json::Value {
-        let times = json!({ "mean": 0.5, "p50": 0.1, "p95": 1.0, "p99": 2.0 });
-        let counts =
-            json!({ "done": 5, "rejected": 4, "timed_out": 1, "failed": 0, "wrong": 0, "unfinished": 0 });
-        json!({
-            "is_counted": true, "wips": 2.5, "counts": counts, "busy": 1,
-            "sums": { "done": 2.5, "rejected": 0.1, "timed_out": 10.0, "failed": 0.0, "wrong": 0.0 },
-            "response": times, "all_requests": times, "little": { "residual": 0.01 },
-            "interactions": [{ "code": "HOME", "counts": counts, "response": times }],
-            "client": { "lateness": times },
-        })
-    }
-
-    fn told() -> Told {
-        let mut settling = total();
-        settling["is_counted"] = json!(false);
-        let second = json!({ "counts": total()["counts"], "busy": 1, "response": 0.5, "present": 7 });
-        let told = json!({ "total": total(), "phases": [settling, total()], "seconds": [second, second] });
-        serde_json::from_value(told).unwrap()
-    }
 
     #[test]
     fn figures_of_the_cell_before_are_not_taken_for_those_of_browsers_that_left_none() {
@@ -573,26 +432,5 @@ mod tests {
         assert_eq!(visit_lasts(&site, Crowd::Alone), Some(Duration::from_secs(25)));
         site.think_scale = f64::MIN_POSITIVE;
         assert_eq!(visit_lasts(&site, Crowd::Alone), Some(Duration::MAX));
-    }
-
-    #[test]
-    fn before_a_site_the_gates_refusals_are_told_from_the_sites_own() {
-        let found = told().beside(Measured::default(), Crowd::Steady(10), Place::Site).clients;
-        assert_eq!((found.refused, found.failed, found.timed_out, found.under_way), (3, 1, 1, 10));
-        // 12.5 s of six that were let in.
-        assert!((found.let_in_seconds.unwrap() - 12.5 / 6.0).abs() < 1e-9);
-        let found = told().beside(Measured::default(), Crowd::Steady(10), Place::Database).clients;
-        assert_eq!((found.refused, found.failed, found.let_in_seconds), (4, 0, None));
-    }
-
-    #[test]
-    fn a_schedule_tells_what_counts_of_each_phase_and_every_second() {
-        let steady = told().beside(Measured::default(), Crowd::Steady(10), Place::Site);
-        assert!(steady.phases.is_empty() && steady.moments.is_empty());
-        let scheduled = told().beside(Measured::default(), Crowd::Scheduled, Place::Site);
-        assert_eq!(scheduled.phases.len(), 1);
-        assert_eq!((scheduled.phases[0].clients.refused, scheduled.phases[0].types.len()), (3, 1));
-        let second = Moment { done: 5, refused: 3, lost: 2, response: 0.5, present: 7 };
-        assert_eq!(scheduled.moments, [second, second]);
     }
 }

@@ -22,8 +22,9 @@ const OVERHEAD: u64 = 90;
 /// Bytes of a response's head from the origin, and from a gate, which adds the date.
 const HEAD: u64 = 41;
 const HEAD_OF_GATE: u64 = 80;
-/// The server acknowledges a request, and its client's end.
-const ACKNOWLEDGMENTS: u32 = 2;
+/// The server acknowledges the first request of a connection. Later ones are acknowledged with their
+/// responses, and the client's end with the server's own.
+const ACKNOWLEDGMENTS: u32 = 1;
 /// Packets that a gate aims to keep in the kernel's queue.
 const STANDING: usize = 4;
 /// Bytes of a turn on a link that all share alike.
@@ -305,6 +306,13 @@ pub(super) fn counted(setup: Setup) -> sim::uplink::Setup {
     sim::uplink::Setup { bits: BITS as f64, segment, ..sim::uplink::Setup::baseline(Queue::fair()) }
 }
 
+/// A gate as it is: it knows of its clients' connections what the kernel tells.
+fn paced(order: EgressOrder, rate: &str) -> Queue {
+    let aging = (order == EgressOrder::ShortestRemaining).then_some(1.0);
+    let rate = (rate == TOLD).then_some(BITS / 8);
+    Queue::Paced { policy: EgressPolicy { order, aging, rate, ..EgressPolicy::default() }, length: 100 }
+}
+
 /// The simulator's setup of a variant: the link as it is.
 pub(super) fn simulated(by: By, setup: Setup) -> sim::uplink::Setup {
     let queue = match by {
@@ -312,8 +320,8 @@ pub(super) fn simulated(by: By, setup: Setup) -> sim::uplink::Setup {
         By::Kernel { bands: "pfifo_fast", cutoffs } => Queue::pfifo_fast(cutoffs, 100),
         By::Kernel { cutoffs, .. } => Queue::Kernel { cutoffs: cutoffs.to_vec(), length: 100, frees: 1 },
         By::Gate { order: "fair", .. } => Queue::gate(EgressOrder::Fair, None),
-        By::Gate { order: "bands", .. } => Queue::gate(EgressOrder::Bands(Cutoffs::Learned), None),
-        By::Gate { .. } => Queue::gate(EgressOrder::ShortestRemaining, Some(1.0)),
+        By::Gate { order: "bands", rate } => paced(EgressOrder::Bands(Cutoffs::Learned), rate),
+        By::Gate { rate, .. } => paced(EgressOrder::ShortestRemaining, rate),
     };
     let (head, workers) = if by == By::Nobody { (HEAD, WORKERS) } else { (HEAD_OF_GATE, NO_BOUND) };
     sim::uplink::Setup {

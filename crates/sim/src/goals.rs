@@ -68,12 +68,25 @@ pub enum Method {
     Split,
 }
 
-/// The mean waits of three classes with these rates, in seconds: one cell of Table 2. Only
-/// requests that were let in count, as in the paper.
+/// The mean waits of three classes with these rates, in seconds: one cell of Table 2. Arrivals are random.
+/// Only requests that were let in count, as in the paper.
 ///
 /// # Errors
 /// The errors of [`run`].
 pub fn table2(rates: [f64; 3], sharing: Sharing, seed: u64) -> Result<[f64; 3], Error> {
+    table2_of(Arrivals::Poisson, rates, sharing, seed)
+}
+
+/// The same with arrivals of another kind.
+///
+/// # Errors
+/// The errors of [`run`].
+pub fn table2_of(
+    arrivals: fn(Rate) -> Arrivals,
+    rates: [f64; 3],
+    sharing: Sharing,
+    seed: u64,
+) -> Result<[f64; 3], Error> {
     let class = |place: usize| match sharing {
         Sharing::Weights(weights) => ServiceClass::new(id(place), weight(f64::from(weights[place]))),
         Sharing::Priority => {
@@ -85,7 +98,7 @@ pub fn table2(rates: [f64; 3], sharing: Sharing, seed: u64) -> Result<[f64; 3], 
     let kinds = vec![Kind::new("cgi", Distribution::Exponential { mean: Duration::from_secs_f64(mean) })];
     let source = |place: usize| Source {
         class: id(place),
-        ..Source::new(Arrivals::Poisson(Rate::constant(rates[place])), Mix::Shares(vec![1.0]))
+        ..Source::new(arrivals(Rate::constant(rates[place])), Mix::Shares(vec![1.0]))
     };
     let upstream = Upstream::new(Service::Fifo { servers: WORKERS });
     let base = Scenario::new(policy((0..3).map(class).collect(), None), kinds, source(0), upstream);

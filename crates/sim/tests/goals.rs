@@ -1,8 +1,9 @@
 //! Goals of service classes: the paper's tables and figures, simulated, beside its numbers.
 
+use sim::Arrivals;
 use sim::goals::{
     Change, Experiment, KEPT, Method, Resource, Seen, Sharing, beyond_reach, experiments, opposite_needs,
-    table2,
+    table2, table2_of,
 };
 
 const SEEDS: u64 = 8;
@@ -25,6 +26,20 @@ fn delays_by_weights_are_those_of_table_2_b() {
             assert!(off < 0.2 * said[place] + 0.05, "{weights:?}: {found:?}, the paper {said:?}");
         }
     }
+}
+
+#[test]
+fn the_first_class_of_table_2_b_waits_for_what_arrivals_and_work_vary() {
+    // It asks for 400 of its 425 requests a second.
+    let wait = |arrivals| {
+        let of = |seed| table2_of(arrivals, [400.0; 3], Sharing::Weights([2, 1, 1]), seed).unwrap()[0];
+        (1..=SEEDS).map(of).sum::<f64>() / SEEDS as f64
+    };
+    let (random, regular) = (wait(Arrivals::Poisson), wait(Arrivals::Regular));
+    let theory = 400.0 / 425.0 / (425.0 - 400.0);
+    println!("at random {random:.4} (M/M/1 {theory:.4}), at regular intervals {regular:.4}, the paper 0.005");
+    assert!((random / theory - 1.0).abs() < 0.25, "{random}, and M/M/1 has {theory}");
+    assert!(regular < 0.65 * random, "{regular} at regular intervals, {random} at random");
 }
 
 #[test]

@@ -48,8 +48,9 @@ use room::Room;
 
 /// A turn lasts for a two-hundredth of a second at most, but has a packet's bytes at least.
 const TURNS: u64 = 200;
-const TURN_MIN: u64 = 1_460;
-const TURN_MAX: u64 = 64 * 1024;
+/// Bytes of a packet over Ethernet beside TCP's time stamps. Turns have whole ones, to save headers.
+const PACKET: u64 = 1_448;
+const TURN_MAX: u64 = 128 * 1024;
 /// A large response is overdue when a fair uplink would have sent it.
 const AGING: f64 = 1.0;
 
@@ -104,8 +105,8 @@ pub(crate) struct Uplink {
 
 /// The most bytes of one turn at this rate.
 fn quantum(rate: Option<u64>) -> u32 {
-    let bytes = rate.map_or(TURN_MAX, |rate| (rate / TURNS).clamp(TURN_MIN, TURN_MAX));
-    u32::try_from(bytes).unwrap_or(u32::MAX)
+    let bytes = rate.map_or(TURN_MAX, |rate| (rate / TURNS).clamp(PACKET, TURN_MAX));
+    u32::try_from(bytes / PACKET * PACKET).unwrap_or(u32::MAX)
 }
 
 impl Uplink {
@@ -404,5 +405,17 @@ impl Drop for Share {
         if let Some((driver, number)) = self.request.take().filter(|_| self.waited >= TOLD) {
             driver.has_waited_for_uplink(number, self.waited);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_has_whole_packets_and_a_two_hundredth_of_a_second_at_most() {
+        assert_eq!(quantum(Some(10_000_000 / 8)), 4 * 1_448);
+        assert_eq!(quantum(Some(8_000)), 1_448);
+        assert_eq!((quantum(None), quantum(Some(u64::MAX))), (90 * 1_448, 90 * 1_448));
     }
 }

@@ -77,7 +77,7 @@ pub fn table2(rates: [f64; 3], sharing: Sharing, seed: u64) -> Result<[f64; 3], 
     table2_of(Arrivals::Poisson, rates, sharing, seed)
 }
 
-/// The same with arrivals of another kind.
+/// The mean waits of [`table2`], with arrivals of another kind.
 ///
 /// # Errors
 /// The errors of [`run`].

@@ -293,8 +293,8 @@ pub struct Form {
     /// Clients of a closed loop.
     #[serde(default)]
     pub clients: Vec<usize>,
-    /// Browsers of a closed loop, so many that direct ones keep the server's processor busy for these parts of
-    /// the time; from 1 on so many times those that keep it just busy. How many is found before the cells.
+    /// Browsers, so many that direct ones keep the server's processor busy for these parts of the time;
+    /// from 1 on so many times those that keep it just busy. How many is found before the cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub busy: Vec<f64>,
     /// Arrivals of an open loop, as multiples of what `calibrate` found.

@@ -91,7 +91,7 @@ impl Told {
         self.total.beside(used, place)
     }
 
-    /// The same of a schedule, with its phases and seconds.
+    /// Figures of a schedule, with its phases and seconds.
     pub(super) fn scheduled(&self, used: Measured, place: Place) -> Measured {
         let whole = self.total.beside(used, place);
         let counted = self.phases.iter().filter(|phase| phase.is_counted);

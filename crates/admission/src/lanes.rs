@@ -11,7 +11,7 @@
 //!   is measured in what requests take of the service, without what sharing it adds (`lanes/width.rs`):
 //!   what they take beside others rises and falls with the load, for some types sooner than for others.
 //! * **How many** longs may be in flight the operator states, or [`width`] finds. Until it has, there is no
-//!   limit but three quarters of the connections, or what the operator or the server told: that harms
+//!   limit but three quarters of the connections, even if the service has told its cores: that harms
 //!   nobody below saturation.
 //! * A type whose own coefficient of variation is too high isn't limited (finding 3; `cost/variation.rs`
 //!   has the bound and its reasons), unless its clients leave in service (`leavers.rs`) or more of it are
@@ -106,13 +106,13 @@ impl Lanes {
     /// The limit that the operator states, within what so many connections allow.
     pub(crate) fn set_limit(&mut self, limit: Option<LongLimit>, connections: u32) {
         (self.stated, self.connections) = (limit, connections);
-        if let Some(LongLimit::Found { prior }) = limit {
-            self.width.set_cores(prior);
+        if let Some(LongLimit::Found { cores }) = limit {
+            self.width.set_cores(cores);
         }
         self.limit = limit.map(|limit| {
             let most = match limit {
                 LongLimit::Fixed(limit) => limit,
-                LongLimit::Found { prior } => self.width.enough().or(prior).unwrap_or(u32::MAX),
+                LongLimit::Found { .. } => self.width.enough().unwrap_or(u32::MAX),
             };
             most.max(1).min(heavy_max(connections))
         });
@@ -172,8 +172,8 @@ impl Lanes {
 
     /// The cores of the service, as far as they are known.
     fn cores(&self) -> Option<u32> {
-        let Some(LongLimit::Found { prior }) = self.stated else { return None };
-        self.width.found().or(prior)
+        let Some(LongLimit::Found { cores }) = self.stated else { return None };
+        self.width.found().or(cores)
     }
 
     /// Whether a request that waits among the shorts may go before the others after it was overtaken by its

@@ -222,14 +222,14 @@ pub enum LongLimit {
     Fixed(u32),
     /// A number that keeps the service busy, found from observations (`lanes/width.rs`).
     Found {
-        /// The limit until a number is found, such as the server's cores; `None`: only the connections'.
-        prior: Option<u32>,
+        /// How many cores the service has told; the limit is at most a little more. `None`: nothing.
+        cores: Option<u32>,
     },
 }
 
 impl LongLimit {
-    /// A limit that is found without any prior number.
-    pub const FOUND: Self = Self::Found { prior: None };
+    /// A limit that is found where the service tells nothing.
+    pub const FOUND: Self = Self::Found { cores: None };
 }
 
 /// How much a service class gets, next to others that want the same.

@@ -110,7 +110,7 @@ pub(crate) struct Record {
     pub(crate) dispatched: Instant,
     /// When the age of a busy request is looked at next. Over: it has outlived the long cutoff.
     pub(crate) age_alarm: Alarm,
-    /// When it will be late. Over: the rule for refusing was told, or needn't be.
+    /// When it will be late. Over: the rule for refusing has counted it, or need not.
     pub(crate) late_at: Alarm,
     pub(crate) client: Client,
     /// The number of the lap that the pace has begun for it while it is in flight.

@@ -133,15 +133,15 @@ fn a_gate_that_recalls_is_not_cold() {
 
 #[test]
 fn a_gate_that_recalls_goes_on_from_the_capacity_and_the_width_that_were_found() {
-    let policy = |prior| Policy {
+    let policy = |cores| Policy {
         capacity: Capacity::Found(Controller::Auto),
-        long_limit: Some(LongLimit::Found { prior }),
+        long_limit: Some(LongLimit::Found { cores }),
         connections: 30,
         ..policy()
     };
     let found = |capacity, width| Learned { capacity, width, ..Learned::default() };
-    let recalled = |learned: &Learned, prior| {
-        let shell = recalled(learned, policy(prior));
+    let recalled = |learned: &Learned, cores| {
+        let shell = recalled(learned, policy(cores));
         (shell.gate.learned(), shell.gate.snapshot())
     };
     let (learned, shown) = recalled(&found(Some(23), Some(4)), None);

@@ -34,14 +34,14 @@ const STATEMENTS: [&str; 2] = ["select pg_sleep(0.05);\n", "select 1;\n"];
 /// Keys of a gate.
 type Keys = &'static [(&'static str, &'static str)];
 
-/// What is asked of what, so often a second.
+/// A load: requests of one kind, at a rate, of one server.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// What it is called.
+    /// The name of the load.
     name: &'static str,
     /// Requests a second.
     rate: f64,
-    /// What is asked of a site; nothing: PostgreSQL is asked.
+    /// The path of the site's requests; `None`: the load goes to PostgreSQL.
     path: Option<&'static str>,
     /// A gate with the number in flight that is known to be best.
     best: Keys,
@@ -58,7 +58,7 @@ const LOADS: [Load; 5] = [
     Load { name: "lock, 0.7", rate: 175.0, path: Some("/?lock=4000"), best: BEST_OF_LOCK },
     Load { name: "lock, 1.5", rate: 375.0, path: Some("/?lock=4000"), best: BEST_OF_LOCK },
 ];
-/// What stands before each.
+/// The variants: what stands before each server.
 const VARIANTS: [&str; 3] = ["direct", "gate", "gate, best number"];
 
 /// Loads whose names have this in them.
@@ -69,13 +69,13 @@ pub fn called(part: &str) -> Vec<Load> {
 /// How the experiment is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is asked, one load after another.
+    /// The loads, one after another.
     pub loads: Vec<Load>,
     /// Rounds; every variant has one turn in each.
     pub rounds: usize,
-    /// How long requests come in each turn.
+    /// The duration of each turn.
     pub window: Duration,
-    /// What the arrivals are drawn from.
+    /// The seed of the arrivals.
     pub seed: u64,
     /// The server's processor.
     pub server_cpu: Option<usize>,

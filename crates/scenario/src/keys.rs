@@ -369,6 +369,13 @@ pub(crate) const UPSTREAM: &[Field] = &[
     ),
     field("cores", "1 to 10000", Value("1"), "How many cores, or servers.", ""),
     field(
+        "tells_cores",
+        "1 to 10000",
+        Derived("none"),
+        "How many cores the service tells the gates, as PostgreSQL may. A gate with a `long_limit` of its own doesn't ask.",
+        "",
+    ),
+    field(
         "at_once",
         "1 to 1000000, or `\"none\"`",
         Value("\"none\""),

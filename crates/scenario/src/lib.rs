@@ -18,7 +18,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
-use admission::{ClassId, Policy};
+use admission::{ClassId, LongLimit, Policy};
 use config::reader::{self, Complaint, Section, Yardsticks, hint_for_unknown, single_table, unknown_key};
 use config::{Error, Errors, Field, GATE, Origin, Position};
 use sim::{
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
             self.errors.push(unknown_key(key.get_ref(), Position::of(self.text, key.span().start), hint));
         }
         let types = self.types(top);
-        let (upstream, cores) = self.upstream(top);
+        let (upstream, cores, tells) = self.upstream(top);
         let mut sources = Vec::new();
         for (number, table) in self.tables(top, "source", true).into_iter().enumerate() {
             sources.extend(self.source(number, table, &types, &upstream));
@@ -148,7 +148,13 @@ impl<'a> Reader<'a> {
             self.errors.push(Error { hint, ..Error::new("there is no gate") });
         }
         let sweep = self.sweep(top, &base);
-        let with = |(name, policy)| (name, Scenario { policy, ..base.clone() });
+        let told = |policy: Policy| match policy.long_limit {
+            Some(LongLimit::FOUND) => {
+                Policy { long_limit: Some(LongLimit::Found { cores: tells }), ..policy }
+            }
+            _ => policy,
+        };
+        let with = |(name, policy)| (name, Scenario { policy: told(policy), ..base.clone() });
         let has_fixed = variants.iter().any(|(name, _)| name == FIXED_GATE);
         let goal = self.goal(top, &base.types, has_fixed);
         let variants = variants.into_iter().map(with).collect();
@@ -248,13 +254,14 @@ impl<'a> Reader<'a> {
         application::read(&mut self.section("application".to_owned(), (table, at), APPLICATION))
     }
 
-    /// The service, and whether the file says how many cores it has.
-    fn upstream(&mut self, top: &DeTable<'_>) -> (Upstream, bool) {
+    /// The service, whether the file says how many cores it has, and how many the service tells the gates.
+    fn upstream(&mut self, top: &DeTable<'_>) -> (Upstream, bool, Option<u32>) {
         let empty = DeTable::new();
         let (table, at) = single_table(top, "upstream", &empty, self.text, self.errors);
         let mut section = self.section("upstream".to_owned(), (table, at), UPSTREAM);
         let cores = section.read("cores", |value| reader::number(value, 1, 10_000));
         let cores_are_told = section.has("cores");
+        let tells = section.read_given("tells_cores", |value| reader::number(value, 1, 10_000));
         let collapse = read_collapse(&mut section);
         const SERVICES: &[(&str, u8)] =
             &[("sharing", 0), ("fifo", 1), ("shortest-first", 2), ("shortest-remaining", 3)];
@@ -275,7 +282,7 @@ impl<'a> Reader<'a> {
             input_output: section.read("input_output", reader::amount),
             conflicts: section.read("conflicts", reader::curve),
         };
-        (upstream, cores_are_told)
+        (upstream, cores_are_told, tells)
     }
 
     fn source(

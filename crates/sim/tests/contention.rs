@@ -67,7 +67,7 @@ fn hundreds_in_flight_are_gone_before_few_are_measured() {
 /// nothing of them, and the capacity waits until they have been tried again.
 #[test]
 fn who_had_to_make_room_while_tried_is_tried_again() {
-    let sale = Sale { cores: 8, handover: 5.6, burn: 0.0, order: SHORTEST, seed: 5, ..Sale::USUAL };
+    let sale = Sale { cores: 8, handover: 5.6, burn: 0.0, order: SHORTEST, seed: 4, ..Sale::USUAL };
     is_as_good_as_the_best(&sale, FOUND);
     is_as_good_as_the_best(&sale, Capacity::Unlimited);
 }

@@ -39,7 +39,7 @@ fn sale(variation: f64, seed: u64) -> Scenario {
     let policy = Policy {
         capacity: Capacity::Found(Controller::Auto),
         connections: CONNECTIONS,
-        long_limit: Some(LongLimit::Found { prior: Some(1) }),
+        long_limit: Some(LongLimit::Found { cores: Some(1) }),
         order: Order::ShortestFirst { aging: Some(3.0), floor },
         ..Policy::default()
     };

@@ -34,7 +34,7 @@ fn a_private_server_answers_over_tcp_and_socket_and_leaves_nothing_behind() {
     let (directory, pid, port) = (server.socket_dir().to_owned(), server.pid(), server.port());
     drop(server);
     assert!(!directory.exists());
-    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
     std::net::TcpListener::bind(("127.0.0.1", port)).expect("the port is free again");
 }
 

@@ -26,19 +26,18 @@
 //! rhythm of the comparison deceives it. At a few requests a second a comparison takes minutes. Where
 //! fewer than [`UNIT`] requests end, as where all are long, nothing rises.
 
+mod stretch;
+
 use crate::outside::{Control, Sample};
 use crate::time::{Duration, Instant};
+use stretch::{HUGE, SURE, Stretch, Yield};
 
 /// The search begins with this bound.
 const START: u32 = 8;
 /// A stretch has at least this many completions, and at least as many as may be in flight.
 const UNIT: u32 = 16;
-/// A difference of this logarithm (a factor of 1.6) is believed after one stretch.
-const HUGE: f64 = 0.47;
 /// A look is worth a move if it gains this logarithm (a factor of 1.2).
 const LOOK: f64 = 0.18;
-/// A difference of this many standard errors is no chance.
-const SURE: f64 = 3.0;
 /// Two numbers are alike if this logarithm is more than the loss, and more than its error.
 const ALIKE: f64 = 0.02;
 /// Saturation counts as lasting when requests have waited for this many seconds, with [`MANY`] answers
@@ -72,64 +71,6 @@ const LATEST: Duration = Duration::from_secs(10);
 const SLOW: Duration = Duration::from_nanos(LATEST.as_nanos() as u64 / 3);
 /// No stretch of a comparison is shorter than this.
 const SHORTEST: Duration = Duration::from_millis(100);
-
-/// What ends under one bound while others wait.
-#[derive(Clone, Debug, Default)]
-struct Stretch {
-    began: Instant,
-    /// How many of those begun under another bound are still to end before this one is measured.
-    unsettled: u32,
-    /// How long others have waited in it.
-    seconds: f64,
-    ended: u32,
-    answered: u32,
-    /// The work of the answers, and the sum of its squares.
-    work: f64,
-    squares: f64,
-    /// The work of the request that ended last.
-    last: f64,
-    /// The number in flight, integrated over `seconds`.
-    in_flight: f64,
-}
-
-/// The logarithms of the work answered in a second and of the answers, and the variances that they have by
-/// chance.
-#[derive(Clone, Copy, Debug, Default)]
-struct Yield {
-    rate: f64,
-    noise: f64,
-    answers: f64,
-    answers_noise: f64,
-}
-
-impl Yield {
-    /// Whether hugely less is answered than `before`, in work as well as in number. A stretch that by chance
-    /// has many long requests answers fewer, one that has few of them answers less work.
-    fn is_hugely_below(&self, before: &Self) -> bool {
-        let is_huge = |lost: f64, noise: f64| lost > HUGE.max(SURE * libm::sqrt(noise));
-        is_huge(before.rate - self.rate, before.noise + self.noise)
-            && is_huge(before.answers - self.answers, before.answers_noise + self.answers_noise)
-    }
-}
-
-impl Stretch {
-    fn new(began: Instant, unsettled: u32) -> Self {
-        Self { began, unsettled, last: 1e-3, ..Self::default() }
-    }
-
-    /// Half an answer more than there were counts, so that none at all has a logarithm as well.
-    fn measure(&self) -> Yield {
-        let mean = if self.answered > 0 { self.work / f64::from(self.answered) } else { self.last };
-        let work = self.work + mean / 2.0;
-        let (seconds, answered) = (self.seconds.max(1e-9), f64::from(self.answered) + 0.5);
-        Yield {
-            rate: libm::log(work / seconds),
-            noise: (self.squares + mean * mean) / (work * work),
-            answers: libm::log(answered / seconds),
-            answers_noise: 1.0 / answered,
-        }
-    }
-}
 
 /// The other number of a comparison: the one from before the burst, few for a moment, or a step away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -186,6 +127,8 @@ struct Best {
     end: Yield,
     /// How many requests ended in a second, answered or not.
     pace: f64,
+    /// The longest turn of a best stretch so far ([`Stretch::turn`]).
+    turn: f64,
     at: Instant,
 }
 
@@ -348,8 +291,14 @@ impl Search {
         let Phase::Rising { best, last, step } = &mut self.phase else { return };
         let Stretch { ended, seconds, began, .. } = self.stretch;
         let enough = if *step >= 2.0 { UNIT.max(self.in_force) } else { (4 * UNIT).max(2 * self.in_force) };
-        let is_late = best.is_some_and(|best| seconds * best.pace >= f64::from(enough));
-        if self.in_flight < self.in_force || ended < enough && !is_late {
+        // What began together ends together: a stretch lasts until what was in flight in it makes up for what
+        // ended (Little), or it would show too much.
+        let is_short = self.stretch.busy > self.stretch.in_flight;
+        let is_late = best.is_some_and(|best| {
+            let slower = f64::from(self.bound) / f64::from(best.bound);
+            seconds * best.pace >= f64::from(enough) && seconds >= best.turn * slower
+        });
+        if self.in_flight < self.in_force || (ended < enough || is_short) && !is_late {
             return;
         }
         let here = self.stretch.measure();
@@ -365,7 +314,8 @@ impl Search {
         let error = |best: &Best| libm::sqrt(here.noise + best.end.noise);
         if best.is_none_or(|best| here.rate - best.end.rate > BETTER * error(&best)) {
             let pace = f64::from(ended) / seconds.max(1e-9);
-            *best = Some(Best { bound: self.bound, end: here, pace, at: now });
+            let turn = best.map_or(0.0, |best| best.turn).max(self.stretch.turn());
+            *best = Some(Best { bound: self.bound, end: here, pace, turn, at: now });
         }
         // Half of what the step would gain if each more were served beside the others.
         let gains = last.is_none_or(|last| here.rate - last.rate > libm::log(*step) / 2.0);
@@ -542,6 +492,9 @@ impl Control for Search {
         } else if self.waits {
             stretch.ended += 1;
             stretch.last = sample.work;
+            let busy = sample.upstream_time.as_secs_f64();
+            stretch.busy += busy;
+            stretch.busy_squares += busy * busy;
             if sample.answered {
                 self.answered = self.answered.saturating_add(1);
                 stretch.answered += 1;

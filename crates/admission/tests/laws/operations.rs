@@ -120,8 +120,8 @@ fn cost() -> impl Strategy<Value = Cost> {
 }
 
 fn long_limit() -> impl Strategy<Value = LongLimit> {
-    let prior = prop::option::of(1..5_u32);
-    prop_oneof![(1..5_u32).prop_map(LongLimit::Fixed), prior.prop_map(|prior| LongLimit::Found { prior })]
+    let cores = prop::option::of(1..5_u32);
+    prop_oneof![(1..5_u32).prop_map(LongLimit::Fixed), cores.prop_map(|cores| LongLimit::Found { cores })]
 }
 
 /// Mostly none; else some of the ids that requests name.

@@ -7,8 +7,8 @@
 //! answer: `/5027` has 5,027 bytes.
 //!
 //! Two more keys block likewise, each with a limit of its own. `?place=40000` first waits for one of
-//! `PLACES`, as in a server that has so many threads. `?lock=4000` holds the one lock, and longer where
-//! more requests than `CALM` want it: so many times longer as the square of their number over `CALM`.
+//! `PLACES`, as in a server that has so many threads. `?lock=4000` holds the one lock. Where n requests want
+//! it, more than `CALM`, each holds it (n / `CALM`)² times as long.
 //!
 //! With workers it is a site of several virtual hosts instead: a path such as `/c1` is the second worker's.
 //! A worker is an origin of its own.
@@ -31,7 +31,7 @@ use crate::Error;
 pub const CONNECTIONS_MAX: usize = 600;
 /// Requests that sleep in a place at once; others wait for one.
 const PLACES: usize = 64;
-/// Requests that may want the lock before each of them holds it longer.
+/// The most requests that can want the lock without making each of them hold it longer.
 const CALM: usize = 8;
 /// A thread here needs next to nothing.
 const STACK: usize = 64 * 1024;
@@ -119,7 +119,7 @@ impl Drop for Origin {
     }
 }
 
-/// Counts who is inside.
+/// Places, each for one connection or request at a time.
 #[derive(Debug)]
 struct Room {
     most: usize,

@@ -14,8 +14,7 @@ use crate::raw::{self, Before, Section};
 /// The limit of the long lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongLimit {
-    /// A number that keeps the service busy, found from observations. Until then it is the number of the
-    /// server's cores, if the server tells it.
+    /// A number that keeps the service busy, found from observations.
     Auto,
     /// A fixed number.
     Fixed(u32),

@@ -162,7 +162,7 @@ fn with_gate(base: &Scenario, recorded: &Recorded, world: &World) -> Result<Scen
     let kind = |name: &str| recorded.labels.iter().position(|label| label == name);
     let mut policy = gate.policy_of(|name| kind(name).map(Scenario::request_type));
     if gate.long_limit == LongLimit::Auto {
-        policy.long_limit = Some(admission::LongLimit::Found { prior: recorded.long_limit });
+        policy.long_limit = Some(admission::LongLimit::Found { cores: recorded.long_limit });
     }
     Ok(Scenario { policy, ..base.clone() })
 }

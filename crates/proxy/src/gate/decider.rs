@@ -236,7 +236,7 @@ impl Decider {
         }
     }
 
-    /// The gate that decides, or would: what it knows, and who waits.
+    /// The gate that decides, or would: what it knows, and its queue.
     pub(crate) fn gate(&self) -> &Gate {
         match self {
             Self::Enforcing(gate) => gate,

@@ -119,7 +119,7 @@ impl Driver {
     /// The cores that the service has told the gate.
     pub(crate) fn cores(&self) -> Option<u32> {
         match self.rules.lock().configured.long_limit {
-            Some(LongLimit::Found { prior }) => prior,
+            Some(LongLimit::Found { cores }) => cores,
             Some(LongLimit::Fixed(_)) | None => None,
         }
     }

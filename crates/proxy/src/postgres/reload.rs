@@ -68,8 +68,7 @@ impl Shared {
         self.apply_bounds();
     }
 
-    /// The server has told its cores: as many long requests keep every one busy, until it is seen how many
-    /// do.
+    /// The server has told its cores: hardly more long requests keep every one busy.
     pub(super) fn learn_cores(&self, cores: u32) {
         self.cores.learn(cores);
         self.driver.update_policy(|policy| {
@@ -83,7 +82,7 @@ impl Shared {
 
 /// The long lane's limit where the server has told its cores.
 const fn told(cores: u32) -> LongLimit {
-    LongLimit::Found { prior: Some(cores) }
+    LongLimit::Found { cores: Some(cores) }
 }
 
 /// How many logins may wait for room in the pools: half of them, so that those of other users get on

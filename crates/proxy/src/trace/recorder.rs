@@ -287,7 +287,7 @@ pub(super) fn long_limit(driver: &Driver) -> Option<u32> {
     match driver.policy().long_limit {
         Some(LongLimit::Fixed(limit)) => Some(limit),
         // What was told; what is found, a replay finds again.
-        Some(LongLimit::Found { prior }) => prior,
+        Some(LongLimit::Found { cores }) => cores,
         None => None,
     }
 }

@@ -310,8 +310,8 @@ impl Advice {
         }
         let mut doubled = base;
         doubled.upstream.set_cores(cores.count() * 2);
-        if let Some(admission::LongLimit::Found { prior }) = &mut doubled.policy.long_limit {
-            *prior = prior.map(|cores| cores * 2);
+        if let Some(admission::LongLimit::Found { cores }) = &mut doubled.policy.long_limit {
+            *cores = cores.map(|told| told * 2);
         }
         larger.insert(0, ("twice the cores", doubled));
         let (names, larger): (Vec<_>, Vec<_>) = larger.into_iter().unzip();

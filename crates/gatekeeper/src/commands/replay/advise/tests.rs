@@ -73,7 +73,7 @@ impl Truth {
         let mut policy = gate.policy_of(|_| None);
         if gate.long_limit == LongLimit::Auto {
             policy.long_limit =
-                Some(admission::LongLimit::Found { prior: Some(self.scenario.upstream.cores()) });
+                Some(admission::LongLimit::Found { cores: Some(self.scenario.upstream.cores()) });
         }
         sim::run(&Scenario { policy, ..self.scenario.clone() }).expect("it runs")
     }

@@ -1,9 +1,9 @@
 //! What standing in between costs, in turns: directly, through what others would take, through the gate.
 //!
-//! Two loads: as much as goes, for the throughput and the processor time that the proxy spends on a request;
-//! and half of what the slowest proxy could do, as a Poisson process, for how much longer a response takes
-//! than it takes directly. Proxies have as many server connections or workers and run on one processor. What
-//! is asked, and which proxies there are, is in [`postgres`], [`mariadb`] and [`http`].
+//! Two loads. A closed loop at full speed shows the throughput, and the processor time that the proxy spends
+//! on a request. A Poisson process at half the speed of the slowest proxy shows how much longer a response
+//! takes than directly. Proxies have as many server connections or workers and run on one processor. The
+//! modules `postgres`, `mariadb` and `http` hold the questions and the proxies.
 
 mod http;
 mod mariadb;

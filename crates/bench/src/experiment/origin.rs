@@ -90,7 +90,7 @@ impl Pageviews {
         Ok(Measured { clients, types: self.types(), alive: true, ..Measured::default() })
     }
 
-    /// Each page with what it takes alone, as often as it comes.
+    /// The pages of the mix: the work of each, and its share in a thousand.
     fn types(&self) -> Vec<TypeFigures> {
         let page = |(name, share, in_time_seconds): (&str, f64, f64)| TypeFigures {
             name: name.to_owned(),
@@ -195,8 +195,8 @@ fn types(records: &[Record], (begin, window): (Duration, Duration)) -> Vec<TypeF
     pages.map(one).filter(|page| page.completed > 0).collect()
 }
 
-/// Each second by arrival, from the beginning of the calm on: who was let in, however it ended, and what
-/// that took.
+/// By second of arrival since the calm began: the requests that were let in, however they ended, and their
+/// response times.
 fn moments(records: &[Record], lasts: Duration, patience: Duration) -> Vec<Moment> {
     let mut seconds: Vec<Vec<Record>> = vec![Vec::new(); lasts.as_secs() as usize];
     for record in records {

@@ -93,7 +93,7 @@ fn indented(block: &str) -> String {
     block.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// What is seen and why, for people who have read what happens: no tables, and no goals.
+/// The story's last part, the outcome and its reasons: no tables, and no goals.
 pub fn story(report: &Report) -> String {
     let (direct, gate) = judgment::ends(&report.sale.variants);
     let named = |of: &dyn Fn(&VariantReport) -> f64| [("direct", of(direct)), ("Gatekeeper", of(gate))];

@@ -19,11 +19,11 @@ use crate::table::{paragraph, seconds};
 use crate::{Error, gatekeeper, story};
 
 const PLAN: &str = include_str!("../../../../../experiments/bounded-response/plan.toml");
-/// The calm before the load,
+/// The duration of the calm before the load.
 const CALM: Duration = Duration::from_secs(4);
-/// how long the load settles,
+/// The duration of the load before it counts.
 const SETTLES: Duration = Duration::from_secs(9);
-/// and how long it then counts.
+/// The duration of the load that counts.
 const COUNTS: Duration = Duration::from_secs(9);
 /// The load, in capacities.
 const LOAD: f64 = 3.0;

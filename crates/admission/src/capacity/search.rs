@@ -125,8 +125,6 @@ impl Trial {
 struct Best {
     bound: u32,
     end: Yield,
-    /// How many requests ended in a second, answered or not.
-    pace: f64,
     /// The longest turn of a best stretch so far ([`Stretch::turn`]).
     turn: f64,
     at: Instant,
@@ -286,7 +284,7 @@ impl Search {
         self.stretch.answered >= enough && long >= SHORTEST || long >= SLOW.saturating_mul(times)
     }
 
-    /// A burst goes on when its stretch is over, and is judged when that was due at the best pace.
+    /// A burst goes on when its stretch is over. A huge loss ends the burst as soon as a turn would have ended.
     fn rise(&mut self, now: Instant) {
         let Phase::Rising { best, last, step } = &mut self.phase else { return };
         let Stretch { ended, seconds, began, .. } = self.stretch;
@@ -294,10 +292,8 @@ impl Search {
         // What began together ends together: a stretch lasts until what was in flight in it makes up for what
         // ended (Little), or it would show too much.
         let is_short = self.stretch.busy > self.stretch.in_flight;
-        let is_late = best.is_some_and(|best| {
-            let slower = f64::from(self.bound) / f64::from(best.bound);
-            seconds * best.pace >= f64::from(enough) && seconds >= best.turn * slower
-        });
+        let is_late =
+            best.is_some_and(|best| seconds >= best.turn * f64::from(self.bound) / f64::from(best.bound));
         if self.in_flight < self.in_force || (ended < enough || is_short) && !is_late {
             return;
         }
@@ -313,9 +309,8 @@ impl Search {
         }
         let error = |best: &Best| libm::sqrt(here.noise + best.end.noise);
         if best.is_none_or(|best| here.rate - best.end.rate > BETTER * error(&best)) {
-            let pace = f64::from(ended) / seconds.max(1e-9);
             let turn = best.map_or(0.0, |best| best.turn).max(self.stretch.turn());
-            *best = Some(Best { bound: self.bound, end: here, pace, turn, at: now });
+            *best = Some(Best { bound: self.bound, end: here, turn, at: now });
         }
         // Half of what the step would gain if each more were served beside the others.
         let gains = last.is_none_or(|last| here.rate - last.rate > libm::log(*step) / 2.0);

@@ -42,6 +42,17 @@ impl Prefix {
         (size == self.size).then_some(Self { size, bits, value: kept })
     }
 
+    /// The family and the bits, each as a byte of a text, and how long that is.
+    pub(crate) fn text(self) -> ([u8; 129], usize) {
+        let mut text = [0; 129];
+        text[0] = u8::from(self.size == 128);
+        for (at, bytes) in text[1..].chunks_exact_mut(8).enumerate() {
+            let byte = (self.value >> (120 - 8 * at)) as u8;
+            bytes.iter_mut().enumerate().for_each(|(at, bit)| *bit = byte >> (7 - at) & 1);
+        }
+        (text, 1 + self.bits as usize)
+    }
+
     /// The lengths that [`cut_like`](Self::cut_like) takes.
     pub(crate) fn lengths(self) -> (u32, u32) {
         (self.size, self.bits)

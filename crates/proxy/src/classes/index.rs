@@ -10,7 +10,7 @@
 //! Multi-dimensional Range Matching", SIGCOMM 1998, section 3.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::IpAddr;
 
@@ -39,6 +39,10 @@ impl Set {
         if let Some(word) = self.0.get_mut(rule / 64) {
             *word |= 1 << (rule % 64);
         }
+    }
+
+    fn has(&self, rule: usize) -> bool {
+        self.0[rule / 64] >> (rule % 64) & 1 == 1
     }
 
     fn unite(&mut self, other: &Self) {
@@ -109,6 +113,9 @@ pub(crate) trait Index: Default {
 
     /// This rule wants the value.
     fn add(&mut self, rule: usize, value: &Self::Value);
+
+    /// All have been added.
+    fn end(&mut self) {}
 }
 
 impl<I: Index> Wanted<I> {
@@ -129,6 +136,7 @@ impl<I: Index> Wanted<I> {
                 all.index.add(rule, value);
             }
         }
+        all.index.end();
         all
     }
 
@@ -189,13 +197,64 @@ pub(crate) fn tell_cost<T>(of: &str, find: impl Fn() -> T) {
     println!("{of}: {} ns to find one of {RULES_MAX} rules", (begun.elapsed() / TIMES).as_nanos());
 }
 
+/// Beginnings in alphabetical order. All that a text has are the last one before it, or begin that one.
+#[derive(Debug, Default)]
+pub(crate) struct Beginnings {
+    added: BTreeMap<Box<[u8]>, Rules>,
+    all: Vec<Beginning>,
+}
+
+#[derive(Debug)]
+struct Beginning {
+    text: Box<[u8]>,
+    /// The place of the longest other one that it begins with.
+    within: Option<usize>,
+    /// The rules that want it, or one that it begins with.
+    rules: Rules,
+}
+
+impl Beginnings {
+    pub(crate) fn add(&mut self, rule: usize, text: Box<[u8]>) {
+        self.added.entry(text).or_default().add(rule);
+    }
+
+    /// Puts what was added in order.
+    pub(crate) fn end(&mut self) {
+        for (text, mut rules) in std::mem::take(&mut self.added) {
+            let mut within = self.all.len().checked_sub(1);
+            while let Some(at) = within.filter(|&at| !text.starts_with(&self.all[at].text)) {
+                within = self.all[at].within;
+            }
+            if let Some(at) = within {
+                let mut set = Set::EMPTY;
+                self.all[at].rules.add_to(&mut set);
+                (0..RULES_MAX).filter(|&rule| set.has(rule)).for_each(|rule| rules.add(rule));
+            }
+            self.all.push(Beginning { text, within, rules });
+        }
+    }
+
+    /// Adds the rules that want a beginning of this text.
+    pub(crate) fn find(&self, text: &[u8], found: &mut Set) {
+        #[cfg(test)]
+        LOOK_UPS.with(|count| count.set(count.get() + 1));
+        let mut at = self.all.partition_point(|it| *it.text <= *text).checked_sub(1);
+        let Some(last) = at else { return };
+        let alike = self.all[last].text.iter().zip(text).take_while(|(one, other)| one == other).count();
+        while let Some(beginning) = at.map(|at| &self.all[at]) {
+            if beginning.text.len() <= alike {
+                return beginning.rules.add_to(found);
+            }
+            at = beginning.within;
+        }
+    }
+}
+
 /// Texts; with `*` at the end any that begins so.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     whole: Equal<Box<[u8]>>,
-    beginnings: Equal<Box<[u8]>>,
-    /// The lengths of beginnings.
-    lengths: BTreeSet<usize>,
+    beginnings: Beginnings,
 }
 
 impl Index for Texts {
@@ -203,12 +262,13 @@ impl Index for Texts {
 
     fn add(&mut self, rule: usize, value: &str) {
         match value.strip_suffix('*') {
-            Some(beginning) => {
-                self.lengths.insert(beginning.len());
-                self.beginnings.add(rule, &beginning.as_bytes().into());
-            }
+            Some(beginning) => self.beginnings.add(rule, beginning.as_bytes().into()),
             None => self.whole.add(rule, &value.as_bytes().into()),
         }
+    }
+
+    fn end(&mut self) {
+        self.beginnings.end();
     }
 }
 
@@ -216,36 +276,32 @@ impl Texts {
     /// Adds the rules that want this text.
     pub(crate) fn find(&self, text: &[u8], found: &mut Set) {
         self.whole.find(text, found);
-        for beginning in self.lengths.iter().map_while(|&length| text.get(..length)) {
-            self.beginnings.find(beginning, found);
-        }
+        self.beginnings.find(text, found);
     }
 }
 
-/// Networks of addresses.
+/// Networks of addresses, as texts of their family and their bits.
 #[derive(Debug, Default)]
-pub(crate) struct Networks {
-    prefixes: Equal<Prefix>,
-    lengths: BTreeSet<(u32, u32)>,
-}
+pub(crate) struct Networks(Beginnings);
 
 impl Index for Networks {
     type Value = Network;
 
     fn add(&mut self, rule: usize, network: &Network) {
-        let prefix = network.prefix();
-        self.lengths.insert(prefix.lengths());
-        self.prefixes.add(rule, &prefix);
+        let (text, length) = network.prefix().text();
+        self.0.add(rule, text[..length].into());
+    }
+
+    fn end(&mut self) {
+        self.0.end();
     }
 }
 
 impl Networks {
     /// Adds the rules that want this address.
     pub(crate) fn find(&self, address: IpAddr, found: &mut Set) {
-        let address = Prefix::of(address);
-        for prefix in self.lengths.iter().filter_map(|&lengths| address.cut_like(lengths)) {
-            self.prefixes.find(&prefix, found);
-        }
+        let (text, length) = Prefix::of(address).text();
+        self.0.find(&text[..length], found);
     }
 }
 

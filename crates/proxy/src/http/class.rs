@@ -9,7 +9,7 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, Request};
 
 use super::fields::{From, client_of};
-use crate::classes::index::{Equal, Index, Networks, Rules, Set, Wanted};
+use crate::classes::index::{Beginnings, Equal, Index, Networks, Rules, Set, Wanted};
 use crate::classes::{ClassName, Classes, Rule, TenantBy};
 use crate::network::{Network, home_of};
 
@@ -187,9 +187,8 @@ impl Paths {
 #[derive(Debug, Default)]
 struct Hosts {
     whole: Equal<Box<str>>,
-    ends: Equal<Box<str>>,
-    /// How many labels the longest end has.
-    labels: usize,
+    /// Of hosts from their last byte to the first.
+    ends: Beginnings,
 }
 
 impl Index for Hosts {
@@ -197,21 +196,23 @@ impl Index for Hosts {
 
     fn add(&mut self, rule: usize, host: &str) {
         match host.strip_prefix('*') {
-            Some(end) => {
-                self.labels = self.labels.max(end.matches('.').count());
-                self.ends.add(rule, &end.into());
-            }
+            Some(end) => self.ends.add(rule, end.bytes().rev().collect()),
             None => self.whole.add(rule, &host.into()),
         }
+    }
+
+    fn end(&mut self) {
+        self.ends.end();
     }
 }
 
 impl Hosts {
     fn find(&self, host: &str, found: &mut Set) {
         self.whole.find(host, found);
-        for (at, _) in host.rmatch_indices('.').take(self.labels).filter(|(at, _)| *at > 0) {
-            self.ends.find(&host[at..], found);
-        }
+        // Something has to come before the end.
+        let mut back: Vec<u8> = host.bytes().rev().collect();
+        back.pop();
+        self.ends.find(&back, found);
     }
 }
 
@@ -396,6 +397,37 @@ mod tests {
         assert!(LOOK_UPS.get() - before <= 4, "{}", LOOK_UPS.get() - before);
         assert_eq!(index.first(&other, "/api/v999/cart", (&from, &[])), None);
         tell_cost("HTTP", || index.first(&one, "/api/v999/cart", (&from, &[])));
+    }
+
+    #[test]
+    fn a_thousand_rules_that_nest_and_fork_cost_as_many_look_ups() {
+        let host = |labels: usize| "a.".repeat(labels) + "example";
+        let fork = |at: usize, depth| {
+            let segment = |level: usize| if at >> level & 1 == 1 { "a" } else { "*" };
+            (0..depth).map(segment).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let rules: Vec<ClassRule> = (0..RULES_MAX)
+            .map(|at| ClassRule {
+                hosts: vec![format!("*.{}", host(at % 120))],
+                networks: vec![Network { address: "2001:db8::".parse().unwrap(), bits: (at % 129) as u8 }],
+                ..named("x")
+            })
+            .collect();
+        let index = HttpRules::new(&rules);
+        let request = Request::builder().uri("/").header("host", host(121)).body(()).unwrap();
+        let from = from("2001:db8::", false);
+        let before = LOOK_UPS.get();
+        assert_eq!(index.first(&request, "/", (&from, &[])), Some(0));
+        assert!(LOOK_UPS.get() - before <= 3, "{}", LOOK_UPS.get() - before);
+        tell_cost("HTTP, 120 nested hosts and 129 nested networks", || {
+            index.first(&request, "/", (&from, &[]))
+        });
+        // Where a `*` stands beside each segment, every way is tried: as many as there are rules.
+        let rules: Vec<_> =
+            (0..RULES_MAX).map(|at| ClassRule { paths: vec![fork(at, 10)], ..named("x") }).collect();
+        let (index, path) = (HttpRules::new(&rules), "/a".repeat(10));
+        assert_eq!(index.first(&request, &path, (&from, &[])), Some(0));
+        tell_cost("HTTP, paths that fork at ten segments", || index.first(&request, &path, (&from, &[])));
     }
 
     #[test]

@@ -229,4 +229,29 @@ mod tests {
         assert_eq!(index.first(&Unit { user: b"user998", ..unit }), None);
         crate::classes::index::tell_cost("SQL", || index.first(&unit));
     }
+
+    #[test]
+    fn a_thousand_rules_of_nested_beginnings_and_networks_cost_as_many_look_ups() {
+        let text = |length: usize| "a".repeat(length);
+        let rules: Vec<SqlClassRule> = (0..RULES_MAX)
+            .map(|at| SqlClassRule {
+                users: vec![text(at % 250) + "*"],
+                databases: vec![text(250 - at % 250) + "*"],
+                applications: vec![text(at % 200) + "*"],
+                networks: vec![Network { address: "2001:db8::".parse().unwrap(), bits: (at % 129) as u8 }],
+                ..SqlClassRule::default()
+            })
+            .collect();
+        let index = SqlRules::new(&rules);
+        let (long, other) = (text(300), text(99) + &"b".repeat(200));
+        let client = Some("2001:db8::".parse().unwrap());
+        let unit = |user, database| Unit { user, database, application: b"aaa", client, ..NOBODY };
+        let (all, some) = (unit(long.as_bytes(), long.as_bytes()), unit(other.as_bytes(), long.as_bytes()));
+        for unit in [all, some] {
+            let before = LOOK_UPS.get();
+            assert_eq!(index.first(&unit), Some(0));
+            assert!(LOOK_UPS.get() - before <= 7, "{}", LOOK_UPS.get() - before);
+            crate::classes::index::tell_cost("SQL, nested", || index.first(&unit));
+        }
+    }
 }

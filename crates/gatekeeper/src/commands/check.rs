@@ -4,8 +4,17 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use admission::ClassGoal;
+use proxy::admin::ClassStatus;
+
 use super::run::find;
+use super::running;
+use crate::cli::AdminArgs;
+use crate::remote::block_on;
 use crate::{Failure, assemble, files, state, tls};
+
+/// The standing of a goal that can't be kept.
+const OUT: &str = "out of reach";
 
 /// The effective configuration.
 pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
@@ -40,6 +49,9 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
                 parents.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
             );
         }
+        for told in out_of_reach(&file, gate) {
+            eprintln!("{told}");
+        }
         for group in groups {
             if let Err(why) = group.examine() {
                 let (gate, class, path) = (&gate.name, &group.class, &group.path);
@@ -50,6 +62,33 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
         }
     }
     Ok(config::effective(&world))
+}
+
+/// What is to be said of goals that the gate of this name, where one runs with this file, finds out of reach.
+fn out_of_reach(file: &Path, gate: &config::Gate) -> Vec<String> {
+    let goals: Vec<_> = gate.classes.iter().filter_map(|it| Some((&it.name, it.goal?))).collect();
+    let args = AdminArgs { admin: None, config: Some(file.to_owned()), token_file: None };
+    let ask = async { running::asked(&args)?.gate(Some(&gate.name)).await };
+    // Where none runs there is nothing to tell, and another may have the port.
+    let Some(Ok(running)) = (!goals.is_empty()).then(|| block_on(ask)) else { return Vec::new() };
+    let told = |(name, goal): (&String, ClassGoal)| {
+        let is_it = |it: &&ClassStatus| {
+            it.class == *name
+                && it.goal.as_ref() == Some(&goal.to_string())
+                && it.standing.as_deref() == Some(OUT)
+        };
+        let observed = running.classes.iter().find(is_it)?.observed;
+        let observed = observed.map_or_else(String::new, |observed| match goal {
+            ClassGoal::Delay { .. } => format!(" (it was {:.0} ms lately)", observed * 1e3),
+            ClassGoal::Throughput { .. } => format!(" (it was {observed:.1}/s lately)"),
+        });
+        Some(format!(
+            "gate {:?}: class {name:?}: goal = \"{goal}\": out of reach on the running gate{observed}: no shares \
+             keep it under this load",
+            gate.name
+        ))
+    };
+    goals.into_iter().filter_map(told).collect()
 }
 
 /// What is to be said of the files that a gate writes, where it can't.

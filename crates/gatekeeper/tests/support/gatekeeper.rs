@@ -97,6 +97,11 @@ impl Gate {
         self.port
     }
 
+    /// The file of its configuration.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.directory.path().join("gatekeeper.toml")
+    }
+
     /// Where its admin listener is.
     pub(crate) fn admin_address(&self) -> String {
         format!("127.0.0.1:{}", self.admin_port)

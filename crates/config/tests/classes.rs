@@ -265,12 +265,16 @@ fn a_class_may_have_the_control_group_of_its_workers() {
     let groups = with.gates[0].classes.iter().map(|class| class.cgroup.as_deref()).collect::<Vec<_>>();
     assert_eq!(groups, [Some("/site.slice/gold.service"), Some("/site.slice/rest.service")]);
     assert_eq!(world(&effective(&with)).gates, with.gates);
+    // With fixed weights, and in the background, too.
+    let fixed = GROUPS.replace("goal = \"50ms\"", "weight = 3");
+    world(&format!(
+        "{GATE}{fixed}[[gate.class]]\nname = \"bots\"\npath = \"/b\"\nbackground = true\ncgroup = \"/b\""
+    ));
 }
 
 #[test]
 fn control_groups_that_can_do_nothing_are_errors() {
     for (from, to, why) in [
-        ("goal = \"50ms\"\n", "", "no class of the gate has a goal"),
         (
             "rest.service",
             "gold.service",
@@ -280,7 +284,6 @@ fn control_groups_that_can_do_nothing_are_errors() {
         ("rest.service", "../x", "isn't the path of a control group"),
         ("/site.slice/rest.service", "/sys/fs/cgroup/rest", "isn't a path within the hierarchy"),
         ("/site.slice/rest.service", "/", "is the group of all processes"),
-        ("name = \"default\"", "name = \"rest\"\npath = \"/x\"\nbackground = true", "and with it no weight"),
     ] {
         let text = GROUPS.replace(from, to);
         assert_ne!(text, GROUPS);

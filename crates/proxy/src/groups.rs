@@ -1,9 +1,10 @@
 //! Control groups of service classes: the weights of their workers on this machine's processor follow the
 //! classes' shares, and each group's own accounting is shown.
 //!
-//! **Formula.** weight = kernel's default · number of classes · share, within the kernel's bounds. What a
-//! group had before has no part in that: a gate that was killed, or another gate, leaves weights from which
-//! nobody should go on.
+//! **Formula.** weight = kernel's default · number of classes · share, within the kernel's bounds. Classes in
+//! the background aren't counted: theirs are idle groups (`cpu.idle`), or have the least weight where there
+//! is no such file. What a group had before has no part in that: a gate that was killed, or another gate,
+//! leaves weights from which nobody should go on.
 //!
 //! **States.** A group is looked for at every tick, since its service may start after the gate and may start
 //! again. The weight that it had is remembered, and is given back when the gate ends, or leaves its clients
@@ -31,6 +32,9 @@ use crate::gate::Driver;
 use crate::processor::{Controller, Version, ignores_weights};
 use crate::shutdown::{Phase, Shutdown};
 
+/// The weight that the kernel shows of an idle group.
+const IDLE: u64 = 0;
+
 /// The control group of a class, by the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassGroup {
@@ -55,7 +59,7 @@ impl ClassGroup {
 #[expect(missing_docs, reason = "the names say it")]
 pub struct ProcessorStatus {
     pub cgroup: String,
-    /// Its weight in force: of 100 in version 2, of 1024 in version 1.
+    /// Its weight in force: of 100 in version 2, of 1024 in version 1; 0: it is idle (`cpu.idle`).
     pub weight: Option<u64>,
     /// What its processes have used of the processor.
     pub used_seconds_total: Option<f64>,
@@ -135,13 +139,14 @@ impl Groups {
         while shutdown.phase() == Phase::Running {
             let classes = driver.brief().classes;
             let (groups, name) = (Arc::clone(&self), driver.name().to_owned());
-            let weight = |it: &ClassSnapshot| match it.turns {
-                Turns::Background => 0.0,
-                _ => it.weight.as_f64(),
+            let has_share = |it: &&ClassSnapshot| it.turns != Turns::Background;
+            let shares = || classes.iter().filter(has_share).map(|it| it.weight.as_f64());
+            let mean = shares().sum::<f64>() / shares().count() as f64;
+            let times = move |class| match classes.iter().find(|it| it.class == class) {
+                Some(it) if has_share(&it) => it.weight.as_f64() / mean,
+                Some(_) => 0.0,
+                None => 1.0,
             };
-            let mean = classes.iter().map(weight).sum::<f64>() / classes.len() as f64;
-            let times =
-                move |class| classes.iter().find(|it| it.class == class).map_or(1.0, |it| weight(it) / mean);
             let weighed = tokio::task::spawn_blocking(move || groups.weigh(&name, times)).await;
             if let Err(error) = weighed {
                 tracing::error!(gate = driver.name(), %error, "the control groups of classes aren't adapted");
@@ -188,11 +193,13 @@ impl Group {
         let mut weight = found.weight;
         let former =
             self.written.filter(|(_, written)| *written == weight).map_or(weight, |(former, _)| former);
-        let wanted = found.version.weight(times);
+        let wanted = if times <= 0.0 && found.idle.is_some() { IDLE } else { found.version.weight(times) };
         if wanted != weight {
             found.write(wanted)?;
             let (class, cgroup, file) = (&self.told.class, &self.told.path, found.file_name());
-            tracing::info!(gate, "class {class}: {file} of its control group {cgroup} {weight} → {wanted}");
+            let said = |weight: u64| if weight == IDLE { "idle".to_owned() } else { weight.to_string() };
+            let (from, to) = (said(weight), said(wanted));
+            tracing::info!(gate, "class {class}: {file} of its control group {cgroup} {from} → {to}");
             self.written = Some((former, wanted));
             weight = wanted;
         }
@@ -215,7 +222,7 @@ impl Group {
         if self.locked.as_ref().is_some_and(is_here) {
             return Ok(());
         }
-        self.locked = None;
+        self.unlock();
         let directory = File::open(at).map_err(failed)?;
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => self.locked = Some(directory),
@@ -230,7 +237,14 @@ impl Group {
 
     fn give_back(&mut self, root: &Path) {
         self.restore(root);
-        self.locked = None;
+        self.unlock();
+    }
+
+    /// A process that this one is starting has the lock, too, until it runs its own program.
+    fn unlock(&mut self) {
+        if let Some(held) = self.locked.take() {
+            let _ = flock(&held, FlockOperation::Unlock);
+        }
     }
 
     fn restore(&mut self, root: &Path) {
@@ -262,6 +276,8 @@ struct Found {
     file: PathBuf,
     version: Version,
     weight: u64,
+    /// The file that makes it idle, where there is one that the gate may write.
+    idle: Option<PathBuf>,
     /// The file of what it has used, and nanoseconds for its unit.
     usage: Option<PathBuf>,
 }
@@ -307,12 +323,24 @@ impl Found {
         std::fs::OpenOptions::new().write(true).open(&file).map_err(failed)?;
         let weight =
             text.trim().parse().map_err(|_| format!("{}: {text:?} isn't a weight", file.display()))?;
-        Ok(Self { at, version: controller.version, weight, usage, file })
+        let idle = Some(at.join("cpu.idle")).filter(|it| File::options().write(true).open(it).is_ok());
+        // Version 1 shows a weight of 3 then.
+        let is_idle = idle.as_ref().and_then(|it| std::fs::read_to_string(it).ok());
+        let weight = if is_idle.is_some_and(|text| text.trim() == "1") { IDLE } else { weight };
+        Ok(Self { at, version: controller.version, weight, idle, usage, file })
     }
 
     fn write(&self, weight: u64) -> Result<(), String> {
-        std::fs::write(&self.file, weight.to_string())
-            .map_err(|error| format!("{}: {error}", self.file.display()))
+        let put = |file: &Path, value: u64| {
+            std::fs::write(file, value.to_string()).map_err(|error| format!("{}: {error}", file.display()))
+        };
+        match &self.idle {
+            Some(idle) if weight == IDLE => return put(idle, 1),
+            // The kernel refuses a weight for an idle group.
+            Some(idle) if self.weight == IDLE => put(idle, 0)?,
+            _ => {}
+        }
+        put(&self.file, weight)
     }
 
     fn file_name(&self) -> &'static str {

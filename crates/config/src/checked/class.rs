@@ -224,16 +224,12 @@ fn check_background(section: &mut Section<'_>, classes: &[Class]) {
     let is_background = |class: &ServiceClass| class.turns == Turns::Background;
     let has_share = |class: &&Class| {
         let bounds = [class.floor.is_some(), class.ceiling.is_some(), class.importance.is_some()];
-        let has_group = class.cgroup.is_some();
-        class.weight.is_some() || class.goal.is_some() || has_group || bounds.contains(&true)
+        class.weight.is_some() || class.goal.is_some() || bounds.contains(&true)
     };
     for class in all.iter().filter(|class| is_background(class)) {
         let mut tables = classes.iter().filter(|table| ClassId::named(&table.name) == class.id);
         if let Some(table) = tables.find(has_share) {
-            let why = format!(
-                "{:?} has background = true, and with it no weight, goal, group or bound",
-                table.name
-            );
+            let why = format!("{:?} has background = true, and with it no weight, goal or bound", table.name);
             section.complain(
                 "class",
                 Complaint::new(why).hint("it gets what the others leave: drop one of both"),
@@ -248,14 +244,9 @@ fn check_background(section: &mut Section<'_>, classes: &[Class]) {
     }
 }
 
-/// Each class has a control group of its own, and goals move the shares.
+/// Each class has a control group of its own.
 fn check_groups(section: &mut Section<'_>, classes: &[Class]) {
     let named = || classes.iter().filter_map(|class| Some((class, class.cgroup.as_deref()?)));
-    let Some((first, _)) = named().next() else { return };
-    if classes.iter().all(|class| class.goal.is_none()) {
-        let why = format!("{:?} has a cgroup, and no class of the gate has a goal", first.name);
-        section.complain("class", Complaint::new(why).hint("weights only move for goals: give it a `goal`"));
-    }
     let pairs = named().enumerate().flat_map(|(at, one)| named().take(at).map(move |other| (other, one)));
     for ((one, group), (other, same)) in pairs.filter(|((_, a), (_, b))| are_nested(a, b)) {
         let how = if group == same { "have one cgroup" } else { "have cgroups within one another" };

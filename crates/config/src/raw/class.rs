@@ -86,7 +86,7 @@ pub const CLASS: &[Field] = &[
         form: Form::Text,
         takes: "a path, as `\"/site.slice/gold.service\"`",
         default: Derived("none"),
-        doc: "For HTTP. The control group of this class's workers or virtual host on the same machine, as `/proc/PID/cgroup` of a worker has it. Its processor weight (`cpu.weight`, or `cpu.shares` in version 1) then follows the class's share as goals move that, and is given back when the gate ends or the key goes. Groups only compete with those beside them, so give those of all classes one parent. At least one class of the gate has a `goal`. Where the group is missing or its weight can't be written, the log says so, and only the queue is adapted.",
+        doc: "For HTTP. The control group of this class's workers or virtual host on the same machine, as `/proc/PID/cgroup` of a worker has it. Its processor weight (`cpu.weight`, or `cpu.shares` in version 1) then follows the class's share: fixed, or as goals move it. A class with `background` has an idle group (`cpu.idle`), or the least weight where there is no such file. The weight is given back when the gate ends or the key goes. Groups only compete with those beside them, so give those of all classes one parent. Where the group is missing or its weight can't be written, the log says so, and only the queue is adapted.",
         reason: "The gate can't know which workers serve a class.",
         reloadable: true,
     },

@@ -1,4 +1,4 @@
-//! Groups by files as a kernel has them. `crates/gatekeeper/tests/groups.rs` has real ones.
+//! Groups by files as a kernel has them. `crates/gatekeeper/tests/http_goals.rs` has real ones.
 
 use super::*;
 
@@ -81,6 +81,24 @@ fn in_version_1_usage_is_in_another_hierarchy() {
 }
 
 #[test]
+fn the_background_has_an_idle_group_or_where_there_is_no_such_thing_the_least_weight() {
+    let (root, groups) = system(V2, &[told("/site/gold")]);
+    groups.weigh("g", |_| 0.0);
+    assert_eq!((text(&root, WEIGHT), status(&groups).weight), ("1".to_owned(), Some(1)));
+    const IDLE: &str = "sys/fs/cgroup/site/gold/cpu.idle";
+    let (root, groups) = system(&[V2, &[(IDLE, "0\n")]].concat(), &[told("/site/gold")]);
+    groups.weigh("g", |_| 0.0);
+    groups.weigh("g", |_| 0.0);
+    assert_eq!((text(&root, IDLE), status(&groups).weight), ("1".to_owned(), Some(0)));
+    // A reload may take the class out of the background.
+    groups.weigh("g", |_| 1.5);
+    assert_eq!((text(&root, IDLE), text(&root, WEIGHT)), ("0".to_owned(), "150".to_owned()));
+    groups.weigh("g", |_| 0.0);
+    groups.give_back();
+    assert_eq!((text(&root, IDLE), text(&root, WEIGHT)), ("0".to_owned(), "100".to_owned()));
+}
+
+#[test]
 fn a_group_has_its_weight_again_at_the_end_and_when_the_key_goes() {
     let (root, groups) = system(V2, &[told("/site/gold")]);
     groups.weigh("g", |_| 1.5);
@@ -102,7 +120,7 @@ fn what_somebody_else_writes_is_given_back_at_the_end_and_is_no_base() {
     groups.weigh("g", |_| 1.5);
     assert_eq!(text(&root, WEIGHT), "150");
     // A gate that finds what a killed one has left has the weight that one would have.
-    groups.state.lock().groups[0].locked = None;
+    groups.state.lock().groups[0].unlock();
     let heir = another(&root);
     heir.weigh("g", |_| 1.6);
     assert_eq!(text(&root, WEIGHT), "160");

@@ -30,6 +30,7 @@ mod window;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::learned::LearnedShare;
 use crate::request::ClassId;
 use crate::time::{Duration, Instant};
 use crate::work::Work;
@@ -451,6 +452,28 @@ impl Adapter {
     pub fn share(&self, place: usize) -> f64 {
         let all: f64 = self.members.iter().map(|member| member.share).sum();
         self.members.get(place).map_or(0.0, |member| member.share / all)
+    }
+
+    /// What it has found, to be kept across restarts.
+    pub(crate) fn learned(&self) -> Vec<LearnedShare> {
+        let learned = |(place, Member { promised, .. }): (usize, &Member)| LearnedShare {
+            class: promised.class,
+            weight: promised.weight,
+            share: self.share(place),
+        };
+        self.members.iter().enumerate().map(learned).collect()
+    }
+
+    /// Before any request: goes on where another ended, with each class whose weight is as it was there.
+    pub(crate) fn recall(&mut self, learned: &[LearnedShare]) {
+        for member in self.members.iter_mut().filter(|member| member.standing == Standing::Idle) {
+            let is_it = |it: &&LearnedShare| {
+                it.class == member.promised.class && (it.weight - member.promised.weight).abs() < 1e-4
+            };
+            if let Some(known) = learned.iter().find(is_it).filter(|it| it.share > 0.0 && it.share <= 1.0) {
+                member.share = known.share.clamp(member.floor(), member.ceiling());
+            }
+        }
     }
 
     /// How the goal of the class in this place stands.

@@ -12,7 +12,7 @@
 
 use alloc::vec::Vec;
 
-use crate::request::RequestType;
+use crate::request::{ClassId, RequestType};
 use crate::work::Work;
 
 /// What a gate has learned.
@@ -30,6 +30,19 @@ pub struct Learned {
     pub capacity: Option<u32>,
     /// How many requests the service works on at once, if that was found.
     pub width: Option<u32>,
+    /// The shares that goals of classes have found.
+    pub shares: Vec<LearnedShare>,
+}
+
+/// The share that a class has found for its goal and those of others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LearnedShare {
+    /// Which class.
+    pub class: ClassId,
+    /// The weight that it began with.
+    pub weight: f64,
+    /// Its share of what all have together.
+    pub share: f64,
 }
 
 /// The speed of a service with a number of requests in flight.

@@ -108,7 +108,7 @@ pub use goals::{
     Adaptation, Adapter, ClassGoal, GoalNews, Measure, Promised, Reached, Served, Share, ShareMove, Standing,
     Statistic,
 };
-pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};
+pub use learned::{Learned, LearnedShare, LearnedSpeed, LearnedType, LearnedVariation};
 pub use obstacle::{Obstacle, Shortage, Silent};
 pub use outside::{Control, ControlMaker, Maker, Refuse, RefuseMaker, Refusing, Sample};
 pub use pace::Parallelism;

@@ -8,8 +8,8 @@ mod support;
 #[path = "http_goals/group.rs"]
 mod group;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,8 @@ fn lines(gold: &str, lead: &str) -> Vec<String> {
 /// Clients that ask again and again until they are dropped.
 struct Crowd {
     is_over: Arc<AtomicBool>,
+    /// How long each request of gold took.
+    took: Arc<Mutex<Vec<Duration>>>,
     clients: Vec<JoinHandle<()>>,
 }
 
@@ -43,16 +45,27 @@ impl Crowd {
     fn start(port: u16) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let paths = ["/slow/gold", "/slow/lead"].into_iter().flat_map(|path| [path; CLIENTS]);
+        let took = Arc::new(Mutex::new(Vec::new()));
         let client = |path: &'static str| {
-            let is_over = Arc::clone(&is_over);
+            let (is_over, took) = (Arc::clone(&is_over), Arc::clone(&took));
             std::thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
+                    let begun = Instant::now();
                     assert_eq!(ask(port, path, &[]).map(|told| told.status), Some(200));
+                    if path.ends_with("gold") {
+                        took.lock().expect("no panic").push(begun.elapsed());
+                    }
                 }
             })
         };
         let clients = paths.map(client).collect();
-        Self { is_over, clients }
+        Self { is_over, took, clients }
+    }
+
+    /// How long the last requests of gold took.
+    fn last_of_gold(&self, count: usize) -> Vec<Duration> {
+        let took = self.took.lock().expect("no panic");
+        took[took.len().saturating_sub(count)..].to_vec()
     }
 
     fn end(self) {
@@ -115,7 +128,8 @@ async fn a_class_whose_goal_is_a_throughput_gets_it_from_one_without_a_goal() {
     })
     .await;
     until("its goal is kept", async || of(&gate, "gold")["standing"] == "kept").await;
-    assert!(weight(&gate, "gold") > weight(&gate, "lead"), "{}", gate.status()["classes"]);
+    // It began with a quarter of lead's.
+    assert!(2.0 * weight(&gate, "gold") > weight(&gate, "lead"), "{}", gate.status()["classes"]);
     crowd.end();
 }
 
@@ -142,6 +156,13 @@ async fn goals_that_cannot_be_met_together_are_told_and_the_more_important_class
     let line = gate.log().lines().find(|line| line.contains("can't be met")).map(str::to_owned);
     assert!(line.as_ref().is_some_and(|line| line.contains("class lead: mean")), "{line:?}");
     assert!(metric("lead", 1), "{}", gate.metrics());
+    let mut said = String::new();
+    until("check says it of the running gate", async || {
+        said = checked(&gate.config());
+        said.contains("class \"lead\": goal = \"170ms\": out of reach on the running gate (it was ")
+    })
+    .await;
+    assert!(!said.contains("class \"gold\""), "{said}");
     until("gold keeps its own", async || of(&gate, "gold")["standing"] == "kept").await;
     assert!(metric("gold", 0), "{}", gate.metrics());
     assert!(weight(&gate, "gold") > weight(&gate, "lead"), "{}", gate.status()["classes"]);
@@ -186,6 +207,91 @@ async fn a_control_group_follows_its_classs_share_and_has_its_weight_again_after
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_percentile_is_kept_as_clients_see_it() {
+    let origin = Origin::start("site").await;
+    // With equal shares nineteen in twenty take more than 200 ms.
+    let gate = Gate::start(origin.address.port(), &lines("goal = \"p95 150ms\"", "goal = \"700ms\""));
+    let crowd = Crowd::start(gate.port());
+    until("gold gets more", async || {
+        let told = |line: &str| line.contains("class gold raised ") && line.contains(": p95 ");
+        gate.log().lines().any(|line| told(line) && line.contains("over its goal 150 ms"))
+    })
+    .await;
+    until("its goal is kept", async || of(&gate, "gold")["standing"] == "kept").await;
+    assert!(weight(&gate, "gold") > weight(&gate, "lead"), "{}", gate.status()["classes"]);
+    until("so do clients see it", async || {
+        let mut last = crowd.last_of_gold(200);
+        last.sort_unstable();
+        last.len() == 200 && last[190] <= Duration::from_millis(185)
+    })
+    .await;
+    crowd.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shares_that_goals_have_found_go_to_a_successor_and_into_the_state_file() {
+    let origin = Origin::start("site").await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let state = format!("state_file = {:?}", directory.path().join("state.json"));
+    let with_state = || [vec![state.clone()], lines("goal = \"170ms\"", "goal = \"700ms\"")].concat();
+    let gate = Gate::start(origin.address.port(), &with_state());
+    let crowd = Crowd::start(gate.port());
+    until("gold gets more", async || weight(&gate, "gold") > weight(&gate, "lead")).await;
+    crowd.end();
+    until("nothing moves any more", async || {
+        ["gold", "lead"].iter().all(|class| of(&gate, class)["standing"] == "idle")
+    })
+    .await;
+    let found = ["gold", "lead"].map(|class| weight(&gate, class));
+    let mut heir = gate.succeed().expect("it takes over");
+    assert_eq!(["gold", "lead"].map(|class| weight(&heir, class)), found);
+    heir.signal("TERM");
+    assert!(heir.wait().success());
+    let next = Gate::start(origin.address.port(), &with_state());
+    assert_eq!(["gold", "lead"].map(|class| weight(&next, class)), found, "{}", next.log_tail());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_goals_groups_have_the_fixed_weights_and_that_of_the_background_is_idle() {
+    let groups = [Group::make("three"), Group::make("one"), Group::make("left")];
+    let [Some(gold), Some(lead), Some(left)] = groups else { return };
+    let (busy, former) = (left.keep_busy(), left.weight());
+    let origin = Origin::start("site").await;
+    let with = |group: &Group, how: &str| format!("{how}\ncgroup = \"{}\"", group.path());
+    let bots = |how: &str| {
+        let bots = with(&left, how);
+        let lead = with(&lead, "weight = 1");
+        format!("{lead}\n[[gate.class]]\nname = \"bots\"\npath = \"/slow/bots\"\n{bots}")
+    };
+    let gold_lines = with(&gold, "weight = 4");
+    let mut gate = Gate::start(origin.address.port(), &lines(&gold_lines, &bots("background = true")));
+    // With the default class the weights are 4, 1 and 1: the mean is 2.
+    until("both follow", async || (gold.weight(), lead.weight()) == (2 * former, former / 2)).await;
+    match left.is_idle() {
+        Some(_) => until("the third is idle", async || left.is_idle() == Some(true)).await,
+        None => until("the third has the least weight", async || left.weight() <= 2).await,
+    }
+    until("it is shown", async || of(&gate, "bots")["processor"]["used_seconds_total"].is_f64()).await;
+    assert!(of(&gate, "bots")["processor"]["problem"].is_null(), "{}", gate.status()["classes"]);
+    assert_eq!(ask(gate.port(), "/slow/bots", &[]).map(|told| told.status), Some(200));
+
+    gate.reconfigure(&lines(&gold_lines, &bots("weight = 2")));
+    gate.signal("HUP");
+    until("it isn't in the background any more", async || {
+        (left.is_idle() != Some(true), left.weight()) == (true, former)
+    })
+    .await;
+    gate.reconfigure(&lines(&gold_lines, &bots("background = true")));
+    gate.signal("HUP");
+    until("it is again", async || left.is_idle() == Some(true) || left.weight() <= 2).await;
+    gate.signal("TERM");
+    assert!(gate.wait().success());
+    assert!(left.is_idle() != Some(true), "{}", gate.log_tail());
+    assert_eq!([&gold, &lead, &left].map(Group::weight), [former; 3], "{}", gate.log_tail());
+    drop(busy);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_the_group_only_the_queue_is_adapted_and_check_says_why() {
     let origin = Origin::start("site").await;
     let tight = "goal = \"170ms\"\ncgroup = \"/gatekeeper-test/nowhere\"";
@@ -207,8 +313,13 @@ fn check(gold: &str, lead: &str) -> String {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let text = format!("[[gate]]\nupstream = \"a:1\"\n{}", lines(gold, lead).join("\n"));
     std::fs::write(file.path(), text).expect("it is written");
+    checked(file.path())
+}
+
+/// What `check` says of a file besides what is in force.
+fn checked(file: &std::path::Path) -> String {
     let gatekeeper = std::process::Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
-    let checked = { gatekeeper }.arg("check").arg(file.path()).output().expect("it runs");
+    let checked = { gatekeeper }.arg("check").arg(file).output().expect("it runs");
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert!(checked.status.success(), "{said}");
     said
@@ -240,7 +351,11 @@ async fn a_successor_finds_the_weight_that_a_control_group_had_before() {
     let crowd = Crowd::start(gate.port());
     until("its group has more", async || gold.weight() > former).await;
     crowd.end();
-    let heir = gate.succeed().expect("it takes over");
-    until("the first gate gives the weight back", async || gold.weight() == former).await;
-    until("the second gate shows it", async || of(&heir, "gold")["processor"]["weight"] == former).await;
+    let mut heir = gate.succeed().expect("it takes over");
+    // Once the first has given the weight back, the second goes on with the share that the first had found.
+    let shown = || of(&heir, "gold")["processor"]["weight"].as_u64();
+    until("it is the second's", async || shown().is_some_and(|weight| weight > former)).await;
+    heir.signal("TERM");
+    assert!(heir.wait().success());
+    assert_eq!(gold.weight(), former, "{}", heir.log_tail());
 }

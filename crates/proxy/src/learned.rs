@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admission::{Learned, LearnedSpeed, LearnedType, LearnedVariation, RequestType, Work};
+use admission::{
+    ClassId, Learned, LearnedShare, LearnedSpeed, LearnedType, LearnedVariation, RequestType, Work,
+};
 use serde::{Deserialize, Serialize};
 
 /// The longest document that is read, in bytes: ten thousand types take 5 MB at most.
@@ -53,6 +55,18 @@ struct Document {
     /// Requests that the service works on at once, as found.
     #[serde(default)]
     width_found: Option<u32>,
+    /// What goals of classes have found.
+    #[serde(default)]
+    shares: Vec<Share>,
+}
+
+/// The share of a class.
+#[derive(Serialize, Deserialize)]
+struct Share {
+    /// The class's number in hexadecimal.
+    class: String,
+    weight: f64,
+    share: f64,
 }
 
 /// How fast the server is with so many in flight.
@@ -101,9 +115,16 @@ pub fn write(gate: &str, now: SystemTime, learned: &Learned, labels: &[Arc<str>]
         speeds: learned.speeds.iter().map(Speed::from).collect(),
         capacity_found: learned.capacity,
         width_found: learned.width,
+        shares: learned.shares.iter().map(Share::from).collect(),
     };
     // Nothing in it can fail to be written: no map with odd keys.
     serde_json::to_vec_pretty(&document).unwrap_or_default()
+}
+
+impl From<&LearnedShare> for Share {
+    fn from(&LearnedShare { class, weight, share }: &LearnedShare) -> Self {
+        Self { class: format!("{:016x}", class.0), weight, share }
+    }
 }
 
 impl From<&LearnedSpeed> for Speed {
@@ -159,7 +180,13 @@ pub fn read(bytes: &[u8]) -> Result<(Learned, Vec<Arc<str>>), NoDocument> {
         labels.push(Arc::from(entry.label));
     }
     let speeds = speeds.into_iter().map(LearnedSpeed::from).collect();
-    Ok((Learned { mean: Work::from_nanos(mean_nanos), requests, types, speeds, capacity, width }, labels))
+    let share = |Share { class, weight, share }: Share| {
+        let class = ClassId(u64::from_str_radix(&class, 16).ok()?);
+        Some(LearnedShare { class, weight, share })
+    };
+    let shares = document.shares.into_iter().filter_map(share).collect();
+    let mean = Work::from_nanos(mean_nanos);
+    Ok((Learned { mean, requests, types, speeds, capacity, width, shares }, labels))
 }
 
 #[cfg(test)]
@@ -183,6 +210,7 @@ mod tests {
                 speeds: vec![LearnedSpeed { in_flight: 3, speed: 2.5, executions: 41 }],
                 capacity: Some(23),
                 width: None,
+                shares: vec![LearnedShare { class: ClassId::named("gold"), weight: 2.5, share: 0.75 }],
             },
             labels,
         )
@@ -213,7 +241,7 @@ mod tests {
     #[test]
     fn a_document_from_before_speeds_and_capacities_were_kept_is_read() {
         let mut document: serde_json::Value = serde_json::from_str(&written()).unwrap();
-        for later in ["speeds", "capacity_found", "width_found"] {
+        for later in ["speeds", "capacity_found", "width_found", "shares"] {
             document.as_object_mut().unwrap().remove(later);
         }
         let (read, _) = read(document.to_string().as_bytes()).unwrap();

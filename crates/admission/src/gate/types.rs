@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use super::Gate;
 use crate::event::{Event, Lane};
+use crate::goals::Adapter;
 use crate::lanes::Readings;
 use crate::learned::Learned;
 use crate::pace::Done;
@@ -45,6 +46,7 @@ impl Gate {
             speeds: self.pace.learned(),
             capacity: self.room.found_requests(),
             width: self.lanes.width.found(),
+            shares: self.adapter.as_ref().map(Adapter::learned).unwrap_or_default(),
         }
     }
 
@@ -59,6 +61,10 @@ impl Gate {
         }
         if let Some(width) = learned.width {
             self.lanes.recall_width(width);
+        }
+        if let Some(adapter) = &mut self.adapter {
+            adapter.recall(&learned.shares);
+            self.classes.adapt(|place| adapter.share(place));
         }
         let room = self.policy.types_max.min(learned.types.len());
         for known in &learned.types[learned.types.len() - room..] {

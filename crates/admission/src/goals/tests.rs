@@ -13,6 +13,30 @@ fn class(id: u64, goal: Option<ClassGoal>) -> Promised {
     Promised::new(ClassId(id), goal)
 }
 
+#[test]
+fn shares_that_were_learned_are_recalled_where_the_weight_is_the_same() {
+    let goal = delay(Statistic::Mean, 0.1);
+    let classes = [class(1, goal), class(2, None), class(3, None)];
+    let mut old = Bench::new(10, &classes);
+    (0..100).for_each(|_| _ = old.tick(20, &[0.3, 0.02, 0.02]));
+    let learned = old.adapter.learned();
+    assert!(learned[0].share > 0.5, "{learned:?}");
+    let new = |classes: &[Promised], learned: &[LearnedShare]| {
+        let mut new = Bench::new(10, classes);
+        new.adapter.recall(learned);
+        [0, 1, 2].map(|place| new.adapter.share(place))
+    };
+    let same = new(&classes, &learned);
+    assert!((0..3).all(|place| (same[place] - old.adapter.share(place)).abs() < 1e-9), "{same:?}");
+    // Another weight is what the operator wants now, and a file may say anything.
+    let weight = new(&[Promised { weight: 3.0, ..classes[0] }, classes[1], classes[2]], &learned);
+    assert!(weight[0] < old.adapter.share(0), "{weight:?}");
+    for share in [f64::NAN, -1.0, 0.0, 7.0, f64::INFINITY] {
+        let wrong = new(&classes, &[LearnedShare { share, ..learned[0] }]);
+        assert!((wrong[0] - 1.0 / 3.0).abs() < 1e-9, "{share}: {wrong:?}");
+    }
+}
+
 /// An adapter and the clock of its resource.
 struct Bench {
     adapter: Adapter,

@@ -200,7 +200,7 @@ const CONNECTIONS: &[Field] = &[
         form: Form::Text,
         takes: "an absolute path, or `\"none\"`",
         default: Value("\"none\""),
-        doc: "A file that keeps across restarts what was learned of request types. It holds shapes of statements and paths, never a literal. It is written every minute and at the end. A file that can't be used is put aside with a warning.",
+        doc: "A file that keeps across restarts what was learned of request types, and the shares that goals of classes have found. It holds shapes of statements and paths, never a literal. It is written every minute and at the end. A file that can't be used is put aside with a warning.",
         reason: "The operator decides where a service may write (with systemd: `StateDirectory=gatekeeper` and a file in `/var/lib/gatekeeper`). Without it a restarted gate learns anew, one request of each type at a time.",
         reloadable: false,
     },

@@ -19,7 +19,7 @@ impl Group {
             println!("skipped: only root can make control groups");
             return None;
         }
-        made
+        Some(Self::made(name).expect("root can make a control group with the controller `cpu`"))
     }
 
     fn made(name: &str) -> Option<Self> {
@@ -46,6 +46,11 @@ impl Group {
     /// The path that a configuration names.
     pub(crate) fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Whether the kernel has such groups and this is one, which runs only where no other wants to.
+    pub(crate) fn is_idle(&self) -> Option<bool> {
+        std::fs::read_to_string(self.at.join("cpu.idle")).ok().map(|text| text.trim() == "1")
     }
 
     /// The weight in force.

@@ -1,9 +1,12 @@
 //! Goals of service classes: the paper's tables and figures, simulated, beside its numbers.
 
-use sim::Arrivals;
+use admission::{ClassGoal, ClassId, Duration, Measure, Order, Policy, ServiceClass, Statistic, Weight};
 use sim::goals::{
     Change, Experiment, KEPT, Method, Resource, Seen, Sharing, beyond_reach, experiments, opposite_needs,
     table2, table2_of,
+};
+use sim::{
+    Arrivals, Distribution, End, Kind, Mix, Outcome, Rate, Row, Scenario, Service, Source, Upstream, run,
 };
 
 const SEEDS: u64 = 8;
@@ -131,6 +134,51 @@ fn split_goals_gain_where_classes_need_opposite_resources_and_both_are_short() {
     });
     assert!(split < KEPT, "{split}");
     assert!(ours < 1.35, "{ours}");
+}
+
+#[test]
+fn a_percentile_is_kept_by_the_gates_own_queue() {
+    // Pages of 40 ms, four at a time, at 0.92 of what can be served.
+    let p95 = |goal: Option<ClassGoal>, seed| {
+        let class = |place: u64| {
+            let goal = goal.filter(|_| place == 0);
+            ServiceClass { goal, ..ServiceClass::new(ClassId(place + 1), Weight::ONE) }
+        };
+        let policy = Policy {
+            connections: 4,
+            long_limit: None,
+            order: Order::Fifo,
+            queue_max: 100_000,
+            queue_timeout: Duration::from_secs(10_000),
+            classes: [0, 1].map(class).to_vec(),
+            ..Policy::default()
+        };
+        let source = |place: u64| Source {
+            class: ClassId(place + 1),
+            ..Source::new(Arrivals::Poisson(Rate::constant(46.0)), Mix::Shares(vec![1.0]))
+        };
+        let pages = vec![Kind::new("page", Distribution::Fixed(Duration::from_millis(40)))];
+        let base = Scenario::new(policy, pages, source(0), Upstream::new(Service::Fifo { servers: 4 }));
+        let scenario = Scenario {
+            seed,
+            sources: [0, 1].map(source).to_vec(),
+            duration: Duration::from_secs(1_200),
+            warm_up: Duration::from_secs(200),
+            end: End::Cut,
+            ..base
+        };
+        let rows = run(&scenario).expect("it can be run").rows;
+        let of_first = rows.iter().filter(|row| row.source == 0 && row.outcome == Outcome::Completed);
+        let mut took: Vec<Duration> = of_first.map(Row::response_time).collect();
+        took.sort_unstable();
+        took[took.len() * 95 / 100].as_secs_f64()
+    };
+    let most = Duration::from_millis(100);
+    let goal = ClassGoal::Delay { measure: Measure::Response, statistic: Statistic::Percentile(95), most };
+    let mean = |goal| (1..=SEEDS).map(|seed| p95(goal, seed)).sum::<f64>() / SEEDS as f64;
+    let (with, without) = (mean(Some(goal)), mean(None));
+    println!("p95 {with:.3} s with a goal of 0.1 s, {without:.3} s without");
+    assert!(with < 0.11 && without > 0.15, "{with} {without}");
 }
 
 #[test]

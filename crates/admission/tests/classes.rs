@@ -75,6 +75,21 @@ fn classes_take_turns_by_weight_though_one_came_first() {
 }
 
 #[test]
+fn the_share_of_a_class_that_becomes_idle_is_used_with_the_next_request() {
+    let mut shell = Shell::new(one_at_a_time());
+    shell.teach(1, MS, 5);
+    let begun = shell.at();
+    let lead: Vec<_> = (0..60).map(|_| (send(&mut shell, LEAD), LEAD)).collect();
+    let gold: Vec<_> = (0..9).map(|_| (send(&mut shell, GOLD), GOLD)).collect();
+    let served = serve(&mut shell, &[lead, gold].concat(), MS);
+    let last = served.iter().rposition(|&class| class == GOLD).expect("it was served");
+    // Until then it has its three of four; afterwards lead has each, and nothing stands still.
+    assert!(last <= 12, "{served:?}");
+    assert!(served.len() == 69 && served[last + 1..].iter().all(|&class| class == LEAD), "{served:?}");
+    assert_eq!(shell.at().since(begun), Duration::from_nanos(69 * MS));
+}
+
+#[test]
 fn a_full_queue_refuses_who_has_more_than_its_share_though_others_come_later() {
     let mut shell = Shell::new(Policy { queue_max: 4, ..one_at_a_time() });
     let waiting: Vec<_> = (0..5).map(|_| send(&mut shell, LEAD)).collect();

@@ -15,6 +15,7 @@ mod laboratory;
 mod moved;
 mod shares;
 mod table;
+mod yields;
 
 use std::path::PathBuf;
 
@@ -24,7 +25,8 @@ use crate::alternate::Display;
 /// How the experiment is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is measured: `table`, `shares`, a figure's number, or `reach` (goals that can't both be kept).
+    /// What is measured: `table`, `shares`, a figure's number, `reach` (goals that can't both be kept), or
+    /// `yields` (how soon the background does, before PostgreSQL).
     pub only: Vec<String>,
     /// How many times faster than in the paper figures are played.
     pub speed: u32,
@@ -43,7 +45,7 @@ pub struct Options {
 }
 
 /// What can be measured.
-pub const PARTS: [&str; 8] = ["table", "shares", "4", "5", "6", "7", "8", "reach"];
+pub const PARTS: [&str; 9] = ["table", "shares", "4", "5", "6", "7", "8", "reach", "yields"];
 
 /// Runs the experiment. Returns its report.
 ///
@@ -56,6 +58,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<String, Error> 
             "table" => table::run(options, display).await?,
             "8" => moved::run(options, display).await?,
             "shares" => shares::run(options, display).await?,
+            "yields" => yields::run(options, display).await?,
             number => figure::run(number, options, display).await?,
         };
         text += &found;

@@ -206,7 +206,7 @@ fn list(directories: &Directories) -> Result<String, Error> {
         table.row(&name, [about(plan.takes(&plan.short)), about(plan.takes(&plan.full)), said]);
         questions += &format!("  {name}: {}\n", plan.question);
     }
-    table.row("classes", ["–", "51 min", "–"].map(str::to_owned));
+    table.row("classes", ["–", "53 min", "–"].map(str::to_owned));
     table.row("srpt", ["10 min", "7 h", "–"].map(str::to_owned));
     table.row("viewer", ["2 min", "4 min", "–"].map(str::to_owned));
     questions +=

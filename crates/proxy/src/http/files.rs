@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body::Body;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty};
@@ -125,7 +125,7 @@ async fn ranged(service: &mut Service, mut request: Request<Empty<Bytes>>) -> io
     }
     let known = request.headers_mut().remove(header::IF_RANGE);
     let Some(known) = known.filter(|_| request.headers().contains_key(header::RANGE)) else {
-        return service.try_call(request).await;
+        return part(service, request).await;
     };
     let mut for_whole = request.clone();
     for_whole.headers_mut().remove(header::RANGE);
@@ -134,11 +134,28 @@ async fn ranged(service: &mut Service, mut request: Request<Empty<Bytes>>) -> io
     if !known.as_bytes().starts_with(b"\"") || whole.headers().get(header::ETAG) != Some(&known) {
         return Ok(whole);
     }
-    let part = service.try_call(request).await?;
+    let part = part(service, request).await?;
     // It may have changed in between. What can't be satisfied has no tag.
     let is_of_same = part.status() == StatusCode::RANGE_NOT_SATISFIABLE
         || part.headers().get(header::ETAG) == Some(&known);
     Ok(if is_of_same { part } else { whole })
+}
+
+/// The response to a request for one part. More last bytes than the file has are all of them (RFC 9110,
+/// 14.1.2): `ServeDir` refuses that. An empty file has no part, so the response is whole.
+async fn part(service: &mut Service, request: Request<Empty<Bytes>>) -> io::Result<Served> {
+    let range = request.headers().get(header::RANGE).and_then(|range| range.to_str().ok());
+    let last = range.and_then(|range| range.get(6..)?.trim().strip_prefix('-')?.parse::<u64>().ok());
+    let mut again = request.clone();
+    let served = service.try_call(request).await?;
+    if served.status() != StatusCode::RANGE_NOT_SATISFIABLE || last.is_none_or(|last| last == 0) {
+        return Ok(served);
+    }
+    again.headers_mut().insert(header::RANGE, HeaderValue::from_static("bytes=0-"));
+    if served.headers().get(header::CONTENT_RANGE).is_some_and(|range| range == "bytes */0") {
+        again.headers_mut().remove(header::RANGE);
+    }
+    service.try_call(again).await
 }
 
 /// Whether a `Range` asks for one part in bytes. One in another unit must be ignored, and one of several

@@ -186,6 +186,9 @@ async fn parts_of_a_file_are_served() {
         ("bytes=100000-200000", 206, &all[100_000..=200_000]),
         ("bytes=299999-", 206, &all[299_999..]),
         ("bytes=-5", 206, &all[299_995..]),
+        ("bytes=-300001", 206, &all[..]),
+        ("bytes=-18446744073709551615", 206, &all[..]),
+        ("bytes=-0", 416, &[]),
         ("bytes=300000-", 416, &[]),
         ("bytes=5-2", 416, &[]),
     ] {
@@ -193,6 +196,8 @@ async fn parts_of_a_file_are_served() {
         assert_eq!(told.status, status, "{range}");
         assert!(told.body == part, "{range}");
     }
+    let told = ask(&site, "GET", "/assets/empty", "Range: bytes=-5\r\n").await;
+    assert_eq!((told.status, told.text()), (200, ""), "an empty file has no part");
     let told = ask(&site, "GET", "/assets/large.bin", "Range: bytes=1-2\r\n").await;
     assert_eq!(told.field("content-range"), Some("bytes 1-2/300000"));
     for ignored in ["bytes=1-2,5-6", "items=0-1", "bytes", ""] {

@@ -208,6 +208,12 @@ impl Held {
         held + bytes <= self.budget.limit() / 2 + self.bytes && self.set(bytes).is_ok()
     }
 
+    /// A holder within a budget of its own.
+    #[cfg(test)]
+    pub(crate) fn within(limit: usize) -> Self {
+        Self { budget: Box::leak(Box::new(Budget::new(limit))), bytes: 0 }
+    }
+
     /// Whether a message of so many bytes can be held at all.
     pub(crate) fn may_become(&self, bytes: usize) -> bool {
         bytes <= self.budget.limit()

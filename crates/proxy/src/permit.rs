@@ -35,6 +35,11 @@ impl Permit {
         self.driver.change(|gate, now| gate.idle(now, self.ticket));
     }
 
+    /// The service waits for something else than its own work. Its place is another's at once.
+    pub(crate) fn make_way(&self) {
+        self.driver.change(|gate, now| gate.make_way(now, self.ticket));
+    }
+
     /// The client's next statement goes upstream.
     pub(crate) fn resume(&self) {
         self.driver.change(|gate, now| gate.resume(now, self.ticket));

@@ -122,6 +122,14 @@ impl Decider {
         }
     }
 
+    /// Idle, with its work given back at once; a gate that only watches does so after the usual time.
+    pub(crate) fn make_way(&mut self, now: Instant, ticket: Ticket) {
+        self.idle(now, ticket);
+        if let Self::Enforcing(gate) = self {
+            gate.suspend(now, ticket);
+        }
+    }
+
     pub(crate) fn resume(&mut self, now: Instant, ticket: Ticket) {
         match self {
             Self::Enforcing(gate) => gate.resume(now, ticket),

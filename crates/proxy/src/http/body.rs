@@ -525,6 +525,9 @@ impl Body for ToClient {
             Some(share) => share.poll(context, |context| source.poll_frame(context)),
         };
         let Poll::Ready(frame) = frame else {
+            if let (Some(_), Source::Passed(_, flight)) = (&this.share, &this.source) {
+                flight.makes_way();
+            }
             return this.leaving.poll(context).map(|()| Some(Err(Broken::Left)));
         };
         if let Some(record) = &mut this.record {

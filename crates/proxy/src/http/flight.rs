@@ -82,7 +82,7 @@ impl Flight {
             upload,
             outcome,
             sample,
-            untaken_since: None,
+            untaken_since: Some(Instant::now()),
             untaken: Duration::ZERO,
             is_idle: false,
             streams_since: None,
@@ -121,6 +121,15 @@ impl Flight {
     /// The service has sent something, which the client's side has now.
     pub(crate) fn answered(&self) {
         self.0.lock().untaken_since = Some(Instant::now());
+    }
+
+    /// What the service has sent waits for its turn on the uplink. Until the service is asked for more, its
+    /// place is another's.
+    pub(crate) fn makes_way(&self) {
+        let mut state = self.0.lock();
+        if state.untaken_since.is_some() {
+            state.pause(Permit::make_way);
+        }
     }
 
     /// The response is complete.
@@ -177,6 +186,14 @@ impl State {
         }
     }
 
+    /// Pauses, in this way, until the service is asked for more.
+    fn pause(&mut self, pause: impl FnOnce(&Permit)) {
+        if let Some(permit) = self.permit.as_ref().filter(|_| !self.is_idle) {
+            pause(permit);
+            self.is_idle = true;
+        }
+    }
+
     /// For how long its service was, until now.
     fn busy(&self) -> Duration {
         self.dispatched.elapsed().saturating_sub(self.untaken() + self.awaited)
@@ -203,12 +220,10 @@ impl State {
                 permit.cut_short(self.outcome, busy);
             }
         }
-        let Some(permit) = &self.permit else { return false };
-        if !self.is_idle && self.untaken_since.is_some_and(|since| since.elapsed() >= PATIENCE) {
-            permit.idle();
-            self.is_idle = true;
+        if self.untaken_since.is_some_and(|since| since.elapsed() >= PATIENCE) {
+            self.pause(Permit::idle);
         }
-        true
+        self.permit.is_some()
     }
 }
 

@@ -34,6 +34,7 @@ use super::body::{Broken, ToClient};
 use super::siblings::{Sibling, Siblings};
 use crate::clock::Clock;
 use crate::gate::Driver;
+use crate::memory::Held;
 use crate::view::UplinkReport;
 
 mod bands;
@@ -240,6 +241,7 @@ impl Uplink {
             sibling: None,
             held: Bytes::new(),
             offered: 0,
+            memory: Held::default(),
             ending: Ending::Broken,
             request: None,
             waits_since: None,
@@ -279,6 +281,8 @@ pub(crate) struct Share {
     /// A frame, and how many of its bytes wait for their turn.
     held: Bytes,
     offered: u64,
+    /// Counts the frame until the client's side has all of it.
+    memory: Held,
     ending: Ending,
     /// The request whose story hears of the wait.
     request: Option<(Arc<Driver>, u64)>,
@@ -309,12 +313,10 @@ impl Share {
         mut source: impl FnMut(&mut Context<'_>) -> Poll<Next>,
     ) -> Poll<Next> {
         if self.offered == 0 {
-            if let Some(sibling) = self.sibling.as_mut().filter(|_| self.uplink.is_paced()) {
-                ready!(sibling.poll(context));
-            }
             if let Some(room) = &mut self.room {
                 ready!(room.poll(context));
             }
+            // The service is asked before the response waits for others: it may have nothing left to do.
             if self.held.is_empty() {
                 let Poll::Ready(next) = source(context) else {
                     if let Some(sibling) = &self.sibling {
@@ -329,10 +331,15 @@ impl Share {
                     },
                     other => return Poll::Ready(other),
                 };
-                if data.is_empty() {
+                // Where there is no room to wait in, bytes pass as if the uplink had no order.
+                if data.is_empty() || self.memory.set(data.len()).is_err() {
+                    let _ = self.memory.set(0);
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
                 self.held = data;
+            }
+            if let Some(sibling) = self.sibling.as_mut().filter(|_| self.uplink.is_paced()) {
+                ready!(sibling.poll(context));
             }
             self.offer();
         }
@@ -357,7 +364,11 @@ impl Share {
         {
             self.uplink.watch(socket);
         }
-        Poll::Ready(Some(Ok(Frame::data(self.held.split_to(bytes as usize)))))
+        let data = self.held.split_to(bytes as usize);
+        if self.held.is_empty() {
+            let _ = self.memory.set(0);
+        }
+        Poll::Ready(Some(Ok(Frame::data(data))))
     }
 
     /// Offers the next bytes of what is held: a turn's, so that a socket that takes no more has no more.
@@ -410,7 +421,33 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use super::*;
+
+    /// What a response gets of a frame of 20,000 bytes, with this memory to hold it in, on a full uplink.
+    async fn got(uplink: &Arc<Uplink>, memory: Held) -> Option<usize> {
+        let mut share =
+            uplink.share((RequestType(1), Priority::default()), Some(100_000), None).expect("there is room");
+        share.memory = memory;
+        let frame = || Frame::data(Bytes::from_static(&[7; 20_000]));
+        let next = poll_fn(|context| Poll::Ready(share.poll(context, |_| Poll::Ready(Some(Ok(frame()))))));
+        match next.await {
+            Poll::Ready(Some(Ok(frame))) => frame.into_data().ok().map(|data| data.len()),
+            Poll::Pending => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_response_passes_where_there_is_no_room_for_it_to_wait_in() {
+        let settings = UplinkSettings { rate: UplinkRate::Set(8), order: EgressOrder::ShortestRemaining };
+        let uplink = Uplink::start(settings, Clock::start());
+        // The first turn.
+        assert_eq!(got(&uplink, Held::within(1 << 20)).await, Some(PACKET as usize));
+        assert_eq!(got(&uplink, Held::within(1 << 20)).await, None);
+        assert_eq!(got(&uplink, Held::within(10_000)).await, Some(20_000));
+    }
 
     #[test]
     fn a_turn_has_whole_packets_and_a_two_hundredth_of_a_second_at_most() {

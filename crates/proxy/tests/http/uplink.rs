@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use admission::{EgressOrder, Policy};
+use admission::{Capacity, EgressOrder, Policy, Work};
 use bytes::Bytes;
 use http::header::HeaderValue;
 use http::{Request, Response};
@@ -190,6 +190,34 @@ async fn a_response_that_waits_for_the_uplink_gives_its_place_back_large_or_smal
     let [large, small] = [before_another(1_000_000, 1_000_000), before_another(64_000, 60_000)];
     let (large, small) = tokio::join!(large, small);
     assert!(large < 800_000 && small < 40_000, "{large} {small}");
+}
+
+#[tokio::test]
+async fn a_response_that_a_more_urgent_one_of_its_connection_holds_up_gives_its_place_back() {
+    let policy =
+        Policy { capacity: Capacity::Fixed(Work::from_nanos(1)), queue_max: 10, ..Policy::default() };
+    let site = gate(policy, &[sized().await], |settings| {
+        let order = EgressOrder::ShortestRemaining;
+        settings.uplink = Some(UplinkSettings { rate: UplinkRate::Set(BITS), order });
+    })
+    .await;
+    let sender = http2::client(&site).await;
+    let ask = |bytes: usize, priority: &'static str| {
+        let (mut sender, mut request) = (sender.clone(), http2::get(&format!("/{bytes}")));
+        request.headers_mut().insert("priority", HeaderValue::from_static(priority));
+        async move { sender.send_request(request).await.unwrap().into_body() }
+    };
+    let urgent = ask(3_000_000, "u=0").await;
+    let urgent = tokio::spawn(async move { urgent.collect().await.unwrap().to_bytes().len() });
+    // Each is in flight when its head is there.
+    let usual = [ask(2_000_000, "u=5").await, ask(2_000_000, "u=5").await];
+    assert!(Download::begin(&site, 1_000).await.ends().await > 1_000);
+    assert!(!urgent.is_finished(), "the other connection's request waited for the places of this one's");
+    assert_eq!(timeout(PATIENCE, urgent).await.expect("it ends").unwrap(), 3_000_000);
+    for usual in usual {
+        let usual = timeout(PATIENCE, usual.collect()).await.expect("it ends").unwrap();
+        assert_eq!(usual.to_bytes().len(), 2_000_000);
+    }
 }
 
 #[tokio::test]

@@ -115,6 +115,11 @@ impl Link {
                 "route change {NETWORK} dev {DOWNLINK} proto kernel scope link src {CLIENTS} advmss {segment} mtu lock {mtu}"
             ),
         )?;
+        // Linux's own choice, whatever the host's is.
+        server.run(
+            "ip",
+            &format!("route change {NETWORK} dev {UPLINK} proto kernel scope link src {SERVER} congctl cubic"),
+        )?;
         clients.inside(widen_ports)
     }
 

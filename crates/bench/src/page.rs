@@ -10,7 +10,7 @@ mod site;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sim::plot::{Curve, Panel, Plot, Scale};
 
 use crate::Error;
@@ -45,10 +45,21 @@ pub struct Painted {
     pub first: f64,
     /// The largest contentful paint.
     pub largest: f64,
-    /// When each file had come, in order.
-    pub files: Vec<f64>,
+    /// The files, in the order in which they had come.
+    pub files: Vec<Came>,
     /// What the downloads received since the browser was started, in bytes per second.
     pub downloaded: f64,
+}
+
+/// A file of the page.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Came {
+    /// Its name.
+    pub name: String,
+    /// When its first byte had come, in seconds.
+    pub head: f64,
+    /// When all of it had come, in seconds.
+    pub end: f64,
 }
 
 /// One number of downloads; by variant, then by round.
@@ -115,7 +126,7 @@ impl PageReport {
         let curve = |rounds: &Vec<Painted>| {
             let files = rounds.first().map_or(&[][..], |page| &page.files);
             Curve {
-                points: files.iter().enumerate().map(|(at, &time)| (time, (at + 1) as f64)).collect(),
+                points: files.iter().enumerate().map(|(at, file)| (file.end, (at + 1) as f64)).collect(),
                 band: Vec::new(),
             }
         };
@@ -128,7 +139,7 @@ impl PageReport {
             Panel::new(title, Scale::Linear, count, section.pages.iter().map(curve).collect())
         };
         let all = self.sections.iter().flat_map(|section| section.pages.iter().flatten());
-        let last = all.filter_map(|page| page.files.last().copied()).fold(0.0, f64::max);
+        let last = all.filter_map(|page| page.files.last().map(|file| file.end)).fold(0.0, f64::max);
         Plot {
             title: format!("A page of {FILES} files in Chromium through 10 Mbit/s"),
             subtitle: "one HTTP/2 connection; the first round".to_owned(),

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::Painted;
 use super::site::{self, DOCUMENT, DOWNLOAD, FILES};
+use super::{Came, Painted};
 use crate::Error;
 use crate::blocking::blocking;
 use crate::encryption::{Identity, Trust};
@@ -182,13 +182,17 @@ fn read(testbed: &Testbed) -> Result<Painted, Error> {
              painted: seen.painted,
              largest: seen['largest-contentful-paint'],
              first: performance.getEntriesByName('first-contentful-paint')[0]?.startTime,
-             files: files.map(file => file.responseEnd).sort((one, other) => one - other),
+             files: files.sort((one, other) => one.responseEnd - other.responseEnd).map(file => ({
+               name: new URL(file.name).pathname.slice(1),
+               head: file.responseStart / 1e3,
+               end: file.responseEnd / 1e3,
+             })),
            };
          })()",
     )?;
     over_one_connection(&page.events)?;
     let time = |value: &Value| value.as_f64().map(|milliseconds| milliseconds / 1e3);
-    let files: Option<Vec<f64>> = told["files"].as_array().and_then(|files| files.iter().map(time).collect());
+    let files: Option<Vec<Came>> = serde_json::from_value(told["files"].clone()).ok();
     match (time(&told["painted"]), time(&told["first"]), time(&told["largest"]), files) {
         (Some(painted), Some(first), Some(largest), Some(files)) if files.len() == FILES => {
             Ok(Painted { painted, first, largest, files, downloaded: 0.0 })

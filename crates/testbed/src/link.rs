@@ -118,7 +118,9 @@ impl Link {
         // Linux's own choice, whatever the host's is.
         server.run(
             "ip",
-            &format!("route change {NETWORK} dev {UPLINK} proto kernel scope link src {SERVER} congctl cubic"),
+            &format!(
+                "route change {NETWORK} dev {UPLINK} proto kernel scope link src {SERVER} congctl cubic"
+            ),
         )?;
         clients.inside(widen_ports)
     }

@@ -284,7 +284,7 @@ impl Search {
         self.stretch.answered >= enough && long >= SHORTEST || long >= SLOW.saturating_mul(times)
     }
 
-    /// A burst goes on when its stretch is over. A huge loss ends the burst as soon as a turn would have ended.
+    /// A burst goes on when its stretch is over. A huge loss ends it as soon as a turn would have ended.
     fn rise(&mut self, now: Instant) {
         let Phase::Rising { best, last, step } = &mut self.phase else { return };
         let Stretch { ended, seconds, began, .. } = self.stretch;

@@ -11,6 +11,7 @@ mod digest;
 mod error;
 mod figure;
 mod gatekeeper;
+mod goals;
 mod numbers;
 pub mod proofs;
 mod results;
@@ -60,5 +61,6 @@ pub fn figures(scenarios: &Path, length: Length, progress: &Progress) -> Result<
     let mut figures = gatekeeper::figures(&run)?;
     figures.extend(yaksha::figures(&run)?);
     figures.extend(shop::figures(&run)?);
+    figures.extend(goals::figures(length, progress)?);
     Ok(figures)
 }

@@ -22,7 +22,8 @@ fn experiment(name: &str) -> Experiment {
 fn ids() -> Vec<String> {
     let gatekeeper = (5..=15).map(|number| format!("gatekeeper-{number:02}"));
     let yaksha = (6..=16).map(|number| format!("yaksha-{number:02}"));
-    gatekeeper.chain(["gatekeeper-table-2".to_owned()]).chain(yaksha).collect()
+    let more = ["gatekeeper-table-2", "self-managing-01", "self-managing-03"].map(str::to_owned);
+    gatekeeper.chain(more).chain(yaksha).collect()
 }
 
 /// The pictures of our own shop.

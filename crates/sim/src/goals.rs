@@ -13,6 +13,7 @@
 //! Figs. 4 to 6: each figure has its own. Its regular arrivals have exponential processor times here,
 //! because two clients in step with fixed times would show the phase between them and nothing else.
 
+mod delays;
 mod published;
 mod settling;
 
@@ -29,6 +30,7 @@ use crate::error::Error;
 use crate::record::{Row, Sample};
 use crate::scenario::{End, Kind, Scenario, Source};
 use crate::upstream::{Service, Upstream};
+pub use delays::{Delays, SHARED_WORK, Workload, by_share, by_share_theory};
 pub use published::Published;
 pub use settling::{Change, KEPT, Resource, SPAN};
 

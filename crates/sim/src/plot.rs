@@ -22,6 +22,8 @@ const FOOT_HEIGHT: u32 = 12;
 const MARGIN: i32 = 28;
 /// How far down the legend stands.
 const LEGEND_Y: i32 = 92;
+/// From one row of the legend to the next.
+const LEGEND_ROW: i32 = 22;
 /// Length of a line in the legend.
 const LEGEND_LINE: i32 = 40;
 /// Width of an average letter of the legend.
@@ -157,40 +159,56 @@ impl Plot {
 
     fn draw(&self, path: &Path, label: &dyn Fn(f64) -> String) -> Drawn<()> {
         let panels = u32::try_from(self.panels.len()).map_err(said)?;
-        let size = (WIDTH, HEAD_HEIGHT + PANEL_HEIGHT * panels + FOOT_HEIGHT);
+        let places = self.legend();
+        let rows = places.last().map_or(0, |&(_, top)| (top - LEGEND_Y).unsigned_abs());
+        let head_height = HEAD_HEIGHT + rows;
+        let size = (WIDTH, head_height + PANEL_HEIGHT * panels + FOOT_HEIGHT);
         let root = SVGBackend::new(path, size).into_drawing_area();
         root.fill(&WHITE).map_err(said)?;
-        let (head, body) = root.split_vertically(HEAD_HEIGHT);
+        let (head, body) = root.split_vertically(head_height);
         let (body, _foot) = body.split_vertically(PANEL_HEIGHT * panels);
-        self.draw_head(&head)?;
+        self.draw_head(&head, &places)?;
         for (area, panel) in body.split_evenly((self.panels.len(), 1)).iter().zip(&self.panels) {
             self.draw_panel(area, panel, label)?;
         }
         root.present().map_err(said)
     }
 
-    fn draw_head(&self, area: &Area<'_>) -> Drawn<()> {
+    /// Where each name stands in the legend, and behind them that of the marks: from left to right, in as many
+    /// rows as it takes.
+    fn legend(&self) -> Vec<(i32, i32)> {
+        let mut next = (MARGIN, LEGEND_Y);
+        let place = |name: &String| {
+            let letters = i32::try_from(name.chars().count()).unwrap_or(i32::MAX / LETTER_WIDTH / 2);
+            let width = LEGEND_LINE + 8 + LETTER_WIDTH * letters;
+            if next.0 > MARGIN && next.0 + width > WIDTH as i32 {
+                next = (MARGIN, next.1 + LEGEND_ROW);
+            }
+            let place = next;
+            next.0 += width + 30;
+            place
+        };
+        self.variants.iter().chain(&self.marks).map(place).collect()
+    }
+
+    fn draw_head(&self, area: &Area<'_>, places: &[(i32, i32)]) -> Drawn<()> {
         let title = (FONT, 24).into_font().style(FontStyle::Bold).color(&INK);
         let small = (FONT, 14).into_font().color(&SOFT_INK);
         area.draw(&Text::new(self.title.clone(), (MARGIN, 18), title)).map_err(said)?;
         area.draw(&Text::new(self.subtitle.clone(), (MARGIN, 52), small.clone())).map_err(said)?;
-        let mut left = MARGIN;
-        for (number, name) in self.variants.iter().enumerate() {
-            let ends = [(left, LEGEND_Y), (left + LEGEND_LINE, LEGEND_Y)];
+        for (number, (name, &(left, top))) in self.variants.iter().zip(places).enumerate() {
             let (style, dash) = stroke(number);
-            for piece in pieces(ends, dash) {
+            for piece in pieces([(left, top), (left + LEGEND_LINE, top)], dash) {
                 area.draw(&PathElement::new(piece.to_vec(), style)).map_err(said)?;
             }
-            let text = Text::new(name.clone(), (left + LEGEND_LINE + 8, LEGEND_Y - 7), small.clone());
+            let text = Text::new(name.clone(), (left + LEGEND_LINE + 8, top - 7), small.clone());
             area.draw(&text).map_err(said)?;
-            left += LEGEND_LINE + 8 + LETTER_WIDTH * i32::try_from(name.chars().count()).map_err(said)? + 30;
         }
-        if let Some(name) = &self.marks {
-            let place = (left + MARK_SIZE, LEGEND_Y);
+        if let (Some(name), Some(&(left, top))) = (&self.marks, places.last()) {
+            let place = (left + MARK_SIZE, top);
             area.draw(&Circle::new(place, MARK_SIZE, WHITE.filled())).map_err(said)?;
             area.draw(&Circle::new(place, MARK_SIZE, INK.stroke_width(3))).map_err(said)?;
-            area.draw(&Text::new(name.clone(), (left + 2 * MARK_SIZE + 10, LEGEND_Y - 7), small))
-                .map_err(said)?;
+            area.draw(&Text::new(name.clone(), (left + 2 * MARK_SIZE + 10, top - 7), small)).map_err(said)?;
         }
         Ok(())
     }
@@ -386,6 +404,19 @@ mod tests {
         {
             assert!(text.contains(expected), "{expected}");
         }
+    }
+
+    #[test]
+    fn a_legend_that_is_too_long_for_a_row_goes_on_in_the_next() {
+        let variants: Vec<String> = (0..6).map(|number| format!("a variant with a name {number}")).collect();
+        let (title, subtitle) = (String::new(), String::new());
+        let plot =
+            Plot { title, subtitle, variants, marks: None, axis: "", seconds: 1.0, panels: Vec::new() };
+        let places = plot.legend();
+        let end = |&(left, _): &(i32, i32)| left + LEGEND_LINE + 8 + 24 * LETTER_WIDTH;
+        assert!(places.iter().map(end).all(|end| end <= WIDTH as i32), "{places:?}");
+        let rows: Vec<i32> = places.iter().map(|place| (place.1 - LEGEND_Y) / LEGEND_ROW).collect();
+        assert_eq!(rows, [0, 0, 0, 1, 1, 1]);
     }
 
     #[test]

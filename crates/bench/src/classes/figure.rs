@@ -226,7 +226,7 @@ impl Case {
                     let keys = [0, 1].map(|class| format!("weight = {:.3}", adapter.share(class) * 1e3));
                     gate.reconfigure(&self.lines(&keys))?;
                 }
-                looks.push(Look { share: adapter.share(0), out_of_reach: [false; 2] });
+                looks.push(Look::of_both(adapter.share(0)));
             }
             if self.goals(tick) != goals {
                 goals = self.goals(tick);
@@ -241,8 +241,8 @@ impl Case {
 pub(super) fn seen(ended: &[Ended], looks: &[Look], tick: Duration, speed: f64) -> Vec<Seen> {
     let at = |(tick, look): (usize, &Look)| Seen {
         tick: tick as u32 + 1,
-        queue_share: look.share,
-        processor_share: look.share,
+        queue_share: look.queue,
+        processor_share: look.processor,
         out_of_reach: look.out_of_reach,
         ..Seen::default()
     };
@@ -274,14 +274,23 @@ pub(super) fn plot(
         let mean = |at: usize| (at as f64, change.mean(run, at - SMOOTH..at)[class]);
         Curve { points: points.map(mean).collect(), band: Vec::new() }
     };
-    let share = |run: &Vec<Vec<Seen>>, class: usize| {
+    let share = |run: &Vec<Vec<Seen>>, class: usize, of: fn(&Seen) -> f64| {
         let points = run[0].iter().enumerate();
-        let share = |(at, seen): (usize, &Seen)| (at as f64, (seen.queue_share - class as f64).abs());
+        let share = |(at, seen): (usize, &Seen)| (at as f64, (of(seen) - class as f64).abs());
         Curve { points: points.map(share).collect(), band: Vec::new() }
     };
     let each = |of: &dyn Fn(&Vec<Vec<Seen>>, usize) -> Curve| {
         runs.iter().flat_map(|run| [of(run, 0), of(run, 1)]).collect()
     };
+    let shares = |of: fn(&Seen) -> f64| each(&|run, class| share(run, class, of));
+    let mut panels = vec![
+        Panel::new("mean delay", Scale::Logarithmic, seconds, each(&delays)),
+        Panel::new("share of the queue", Scale::Linear, ratio, shares(|seen| seen.queue_share)),
+    ];
+    if runs.iter().flat_map(|run| &run[0]).any(|seen| seen.processor_share != seen.queue_share) {
+        let of = shares(|seen| seen.processor_share);
+        panels.push(Panel::new("share of the processor", Scale::Linear, ratio, of));
+    }
     let variants = names.iter().take(runs.len());
     Plot {
         title: format!("{}: {}", experiment.name, experiment.what),
@@ -290,10 +299,7 @@ pub(super) fn plot(
         marks: None,
         axis: "ticks",
         seconds: f64::from(experiment.ticks),
-        panels: vec![
-            Panel::new("mean delay", Scale::Logarithmic, seconds, each(&delays)),
-            Panel::new("share of the queue", Scale::Linear, ratio, each(&share)),
-        ],
+        panels,
     }
 }
 
@@ -304,10 +310,19 @@ pub(super) fn sleep_until(at: Instant) {
 /// How the shares stand after a tick.
 #[derive(Clone, Copy)]
 pub(super) struct Look {
-    /// The first class's.
-    pub(super) share: f64,
+    /// The first class's share of the queue.
+    pub(super) queue: f64,
+    /// That of the processor.
+    pub(super) processor: f64,
     /// Whether the gate tells that a class's goal can't be met.
     pub(super) out_of_reach: [bool; 2],
+}
+
+impl Look {
+    /// The first class has this share of both, and nothing is told.
+    fn of_both(share: f64) -> Self {
+        Self { queue: share, processor: share, out_of_reach: [false; 2] }
+    }
 }
 
 /// What `/status` says of both classes so far.
@@ -329,7 +344,7 @@ impl Figure {
         let out_of_reach =
             [0, 1].map(|class| one(class).is_some_and(|one| one["standing"] == "out of reach"));
         Ok(Self {
-            look: Look { share: weights[0] / (weights[0] + weights[1]), out_of_reach },
+            look: Look { out_of_reach, ..Look::of_both(weights[0] / (weights[0] + weights[1])) },
             dispatched: both("dispatched_total")?,
             waited: both("queue_wait_seconds_total")?,
         })

@@ -174,7 +174,10 @@ impl Case {
         let mut looks = Vec::new();
         for tick in 1..=self.experiment.ticks {
             sleep_until(begin + self.tick() * tick);
-            looks.push(Figure::of(gate)?.look);
+            let look = Figure::of(gate)?.look;
+            // Without groups both workers have half of it.
+            let processor = if self.mover == Mover::Both { look.queue } else { 0.5 };
+            looks.push(Look { processor, ..look });
             if self.lines(tick) != self.lines(tick - 1) {
                 gate.reconfigure(&self.lines(tick))?;
             }
@@ -224,7 +227,11 @@ impl Case {
                 queue.promise(&local.map(|of| of[1]));
                 since = before.1;
             }
-            looks.push(Look { share: queue.share(0), out_of_reach: [false; 2] });
+            looks.push(Look {
+                queue: queue.share(0),
+                processor: processor.share(0),
+                out_of_reach: [false; 2],
+            });
         }
         Ok(looks)
     }

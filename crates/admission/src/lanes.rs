@@ -171,7 +171,7 @@ impl Lanes {
     }
 
     /// The cores of the service, as far as they are known.
-    fn cores(&self) -> Option<u32> {
+    pub(crate) fn cores(&self) -> Option<u32> {
         let Some(LongLimit::Found { cores }) = self.stated else { return None };
         self.width.found().or(cores)
     }

@@ -265,17 +265,19 @@ fn one_that_comes_to_a_free_service_passes_a_background_queue_that_is_full() {
 }
 
 proptest::proptest! {
-    /// In no history a background request starts while another class waits, or takes one of the service's
-    /// last places.
+    /// In no history a background request starts while another class waits, takes one of the service's
+    /// last places, or starts beside as many longs as there are cores.
     #[test]
     fn a_background_request_starts_only_where_nobody_else_waits_and_places_stay_free(
         connections in 1_u32..7,
         most in proptest::option::of(1_u64..40),
+        cores in 1_u32..4,
         ops in proptest::collection::vec((0_u8..8, 0_u64..6, 1_u64..9), 1..300),
     ) {
         let capacity = most.map_or(Capacity::Unlimited, |most| Capacity::Fixed(shell::ms(most)));
-        let policy = Policy { connections, capacity, ..paper(1, Order::ShortestFirst { aging: Some(5.0), floor: shell::ms(1_000) }) };
-        let mut shell = Shell::new(with_background(Policy { capacity, connections, ..policy }));
+        let long_limit = Some(LongLimit::Found { cores: Some(cores) });
+        let policy = Policy { connections, capacity, long_limit, ..paper(1, Order::ShortestFirst { aging: Some(5.0), floor: shell::ms(1_000) }) };
+        let mut shell = Shell::new(with_background(Policy { capacity, connections, long_limit, ..policy }));
         let (mut spare, mut flying, mut seen) = (Vec::new(), Vec::new(), 0);
         for (op, kind, took) in ops {
             match op {
@@ -298,13 +300,15 @@ proptest::proptest! {
             flying.extend(&started);
             let snapshot = shell.gate.snapshot();
             let others: u32 = snapshot.classes.iter().filter(|it| it.class != SPARE).map(|it| it.queued).sum();
-            let is_background = started.iter().any(|ticket| spare.contains(ticket));
-            if is_background {
+            let background = started.iter().filter(|ticket| spare.contains(ticket)).count();
+            if background > 0 {
                 proptest::prop_assert_eq!(others, 0, "it starts while another class waits");
                 let in_flight = snapshot.in_flight as u32;
                 let places = shell.gate.places();
                 let has_room = in_flight == 1 || 4 * in_flight <= 3 * places;
                 proptest::prop_assert!(has_room, "{} in flight of {}", in_flight, places);
+                let longs = snapshot.long_in_flight.saturating_sub(background as u32);
+                proptest::prop_assert!(in_flight == 1 || longs < cores, "{} longs on {}", longs, cores);
             }
             // What the others leave isn't lost.
             let waits = snapshot.classes.iter().any(|it| it.class == SPARE && it.queued > 0);

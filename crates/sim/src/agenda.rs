@@ -22,6 +22,10 @@ pub(crate) enum Due {
     Tick,
     /// An answer arrives.
     Land(u32),
+    /// A statement is answered, others of its transaction follow.
+    Think(u32),
+    /// The client of a transaction sends its next statement.
+    Resume(u32),
     /// The news arrives that a request was given up for others.
     GivenUp(u32),
     /// A client's patience ends.

@@ -10,6 +10,7 @@
 
 mod application;
 mod clients;
+mod statements;
 
 use admission::{
     Action, ClientId, Completion, Connection, Duration, Entry, Event, Gate, Instant, Outcome as Ended,
@@ -28,7 +29,8 @@ use crate::result::Run;
 use crate::scenario::{End, Keep, Scenario};
 use crate::sources::Feed;
 use crate::summary::{self, Integrals};
-use crate::upstream::{Job, Load, Server};
+use crate::upstream::{Load, Server};
+use statements::Progress;
 
 /// Runs a scenario.
 ///
@@ -118,6 +120,8 @@ struct Engine<'a, O> {
     rows: Vec<Row>,
     /// By row, once it was at the gate.
     tickets: Vec<Option<Ticket>>,
+    /// By row, as far as any had several statements.
+    progress: Vec<Progress>,
     /// The rows of what came to the gate, in order.
     at_gate: Vec<u32>,
     inside: Option<Inside>,
@@ -188,6 +192,7 @@ impl<'a, O: Observer> Engine<'a, O> {
             agenda,
             rows: Vec::new(),
             tickets: Vec::new(),
+            progress: Vec::new(),
             at_gate: Vec::new(),
             connections,
             inside: scenario
@@ -357,11 +362,8 @@ impl<'a, O: Observer> Engine<'a, O> {
         self.trace.note(What::Dispatched, self.now, number);
         self.queued -= 1;
         self.in_flight += 1;
-        let now = self.at();
-        let row = &mut self.rows[number as usize];
-        row.dispatched = Some(now);
-        let (kind, source, service_time) = (row.kind, row.source, row.service_time.as_nanos());
-        row.handle = self.server.start(self.now, number, Job { kind, source, service_time });
+        self.rows[number as usize].dispatched = Some(self.at());
+        self.begin(number);
     }
 
     fn reject(&mut self, number: u32, reason: Reason) {
@@ -381,20 +383,27 @@ impl<'a, O: Observer> Engine<'a, O> {
     fn serve(&mut self) {
         let Some(number) = self.server.finish(self.now) else { return };
         let row = self.rows[number as usize];
-        self.books.given += row.service_time.as_nanos() as f64;
+        self.books.given += self.statement(&row) as f64;
+        let goes_on = self.goes_on(number);
         let now = self.at();
         let mut steering = Steering { gate: &mut self.gate, server: &mut self.server, now };
-        self.observer.served(now, &row, &mut steering);
+        if !goes_on {
+            self.observer.served(now, &row, &mut steering);
+        }
         let upstream = &self.scenario.upstream;
         let ratio = self.scenario.types[row.kind as usize].input_output.unwrap_or(upstream.input_output);
         let part = upstream.given_up(self.in_flight);
         let outcome =
             if part > 0.0 && self.conflicts.unit() < part { Ended::Conflict } else { Ended::Success };
-        let waits = (row.service_time.as_nanos() as f64 * ratio) as u64;
+        let waits = (self.statement(&row) as f64 * ratio) as u64;
         let away = nanos(upstream.round_trip).saturating_add(waits);
-        if away > 0 {
+        if away > 0 || goes_on {
             self.rows[number as usize].handle = UNDER_WAY;
-            let due = if outcome == Ended::Conflict { Due::GivenUp(number) } else { Due::Land(number) };
+            let due = match outcome {
+                Ended::Conflict => Due::GivenUp(number),
+                _ if goes_on => Due::Think(number),
+                _ => Due::Land(number),
+            };
             self.agenda.add(self.now.saturating_add(away), due);
         } else {
             self.land(number, outcome);
@@ -421,6 +430,7 @@ impl<'a, O: Observer> Engine<'a, O> {
         }
         // Who doesn't learn hears of no success; to the gate the request has ended either way.
         let told = if self.scenario.learning { outcome } else { Ended::Canceled };
+        let upstream_time = self.busy(number, upstream_time);
         if let Some(ticket) = self.tickets[number as usize] {
             self.gate.complete(now, ticket, Completion { outcome: told, upstream_time });
         }
@@ -458,11 +468,11 @@ impl<'a, O: Observer> Engine<'a, O> {
             Some(Due::WarmedUp) => self.done_before = self.server.done(self.now),
             Some(Due::Over) => self.close(),
             Some(Due::Tick) => self.tick(),
-            Some(Due::Land(number)) => {
-                // Its client may have given up in the meantime; the gate is rid of it only now.
-                self.land(number, Ended::Success);
-            }
+            // Its client may have given up in the meantime; the gate is rid of it only now.
+            Some(Due::Land(number)) => self.land(number, Ended::Success),
             Some(Due::GivenUp(number)) => self.land(number, Ended::Conflict),
+            Some(Due::Think(number)) => self.think_between(number),
+            Some(Due::Resume(number)) => self.resume(number),
             Some(Due::TimeOut(number)) => self.time_out(number),
             Some(Due::Busy(number)) => self.turn_away(number),
             Some(Due::Retry(number)) if !self.over => {

@@ -60,6 +60,10 @@ pub struct Kind {
     /// For each unit of work, how long its requests wait for what isn't a core; `None`: as long as the
     /// service's others ([`Upstream::input_output`]).
     pub input_output: Option<f64>,
+    /// How many statements a request has: a transaction, if there are several. They take equal parts.
+    pub statements: u32,
+    /// How long its client thinks between two of them.
+    pub pause: Duration,
     /// What the gate expects one to take when the run begins, as if it had learned that before.
     pub known: Option<Duration>,
 }
@@ -117,6 +121,8 @@ impl Kind {
             lock: None,
             tables: Vec::new(),
             input_output: None,
+            statements: 1,
+            pause: Duration::ZERO,
             known: None,
         }
     }
@@ -240,6 +246,9 @@ impl Scenario {
             return wrong("the sources".to_owned(), "there must be from 1 to 1024");
         }
         for kind in &self.types {
+            if kind.statements == 0 {
+                return wrong(format!("type {:?}", kind.name), "needs at least one statement");
+            }
             if let Some(why) = kind.service_time.fault().or_else(|| application::fault(&kind.tables)) {
                 return wrong(format!("type {:?}", kind.name), why);
             }

@@ -300,3 +300,71 @@ fn a_background_class_that_always_waits_says_nothing_of_the_capacity_or_of_a_tar
     let (refused, _) = held(&beside(1, 0.6, Some(200)), Capacity::Unlimited, target);
     assert_eq!(refused, 0, "pages are refused for a backfill that waits");
 }
+
+/// A shop of browsers as in `experiments/backfill`, on one core: a page is a transaction, and a twentieth of
+/// the pages scan for 90 ms. The gate sees each statement for longer than this needs the core.
+fn shop_of_transactions(clients: u32, backfill: Option<u32>) -> Scenario {
+    let micros = Duration::from_micros;
+    let base = beside(1, 0.5, backfill);
+    let page = |name, work, statements| Kind {
+        statements,
+        pause: micros(150),
+        ..Kind::new(name, Distribution::Lognormal { mean: micros(work), cv: 0.3 })
+    };
+    let batch = Kind::new("batch", Distribution::Fixed(micros(400)));
+    let think = Distribution::Exponential { mean: Duration::from_millis(700) };
+    let browsers = Source {
+        class: ClassId::named("a"),
+        ..Source::new(
+            Arrivals::Closed { clients, think, think_max: None },
+            Mix::Shares(vec![0.95, 0.05, 0.0]),
+        )
+    };
+    let fill =
+        base.sources.get(1).map(|fill| Source { mix: Mix::Shares(vec![0.0, 0.0, 1.0]), ..fill.clone() });
+    let policy = Policy {
+        capacity: Capacity::Found(Controller::Auto),
+        connections: 100,
+        long_limit: Some(LongLimit::Found { cores: Some(1) }),
+        ..base.policy.clone()
+    };
+    Scenario {
+        policy,
+        types: vec![page("page", 600, 4), page("scan", 90_000, 2), batch],
+        sources: [browsers].into_iter().chain(fill).collect(),
+        upstream: Upstream { round_trip: micros(150), ..base.upstream.clone() },
+        ..base
+    }
+}
+
+#[test]
+fn a_background_class_leaves_the_core_to_a_long_page_of_several_statements() {
+    // Behind the gate the core is busy for a half and for two thirds of the time.
+    for clients in [70, 96] {
+        let [alone, with] = [None, Some(2)].map(|backfill| shop_of_transactions(clients, backfill));
+        let scans = |scenario: &Scenario| {
+            let rows = run(scenario).expect("a scenario that can be").rows;
+            let (mut sum, mut count, mut work) = (0.0, 0.0, 0.0);
+            for row in rows.iter().filter(|row| row.source == 0 && row.outcome == Outcome::Completed) {
+                work += Work::as_millis_f64(row.service_time) / 1e3;
+                if row.kind == 1 {
+                    sum += row.response_time().as_secs_f64();
+                    count += 1.0;
+                }
+            }
+            (sum / count, work / scenario.duration.as_secs_f64())
+        };
+        let ((scan, busy), (scan_beside, _)) = (scans(&alone), scans(&with));
+        let (p95, (p95_beside, used)) = (of_both(&alone).0, of_both(&with));
+        println!(
+            "{clients}: p95 {:.1} → {:.1} ms, scans {:.0} → {:.0} ms, {used:.2} of {:.2} used",
+            p95 * 1e3,
+            p95_beside * 1e3,
+            scan * 1e3,
+            scan_beside * 1e3,
+            1.0 - busy
+        );
+        assert!(scan_beside < 1.1 * scan && p95_beside < 1.1 * p95, "{clients}");
+        assert!(used > (1.0 - busy) / 1.3, "{clients}: {used} of {}", 1.0 - busy);
+    }
+}

@@ -83,10 +83,14 @@ impl Gate {
     }
 
     /// Whether a background class leaves the service to others. A request may start if the service is idle,
-    /// or if a quarter of its places stay free: then the next request is served as fast as without it.
+    /// or if a quarter of its places stay free: then the next request is served as fast as without it. It
+    /// doesn't start beside as many long requests as there are cores: these take all of them, whatever the
+    /// service gains by more in flight, whose clients and answers take their time.
     pub(super) fn yields(&self, class: u8) -> bool {
         let busy = self.ledger.busy_count();
-        self.classes.at(class).is_background() && busy > 0 && 4 * (busy + 1) > 3 * self.places()
+        let no_core_is_free = self.lanes.cores().is_some_and(|cores| self.lanes.in_flight() >= cores);
+        let no_place_is_free = 4 * (busy + 1) > 3 * self.places();
+        self.classes.at(class).is_background() && busy > 0 && (no_core_is_free || no_place_is_free)
     }
 
     /// Whether in another class somebody waits who could start if it fits: whose turn it is, then, the tags

@@ -30,7 +30,8 @@ impl<O: Observer> Engine<'_, O> {
     /// A request whose client is gone leaves the gate, and the service if it stops such.
     pub(super) fn take_away(&mut self, number: u32, abandoned: Abandoned) {
         let now = self.at();
-        let Row { dispatched, handle, service_time, outcome, .. } = self.rows[number as usize];
+        let row = self.rows[number as usize];
+        let Row { dispatched, handle, outcome, .. } = row;
         // Who is cut off in flight hasn't left: its client goes on waiting.
         if let Some(ticket) = self.tickets[number as usize]
             && (dispatched.is_none() || outcome != Outcome::CutOff)
@@ -41,7 +42,7 @@ impl<O: Observer> Engine<'_, O> {
             self.queued -= 1;
             self.left(number);
         } else if abandoned == Abandoned::Canceled && handle != UNDER_WAY {
-            self.books.given += self.server.stop(self.now, handle, service_time.as_nanos());
+            self.books.given += self.server.stop(self.now, handle, self.statement(&row));
             self.land(number, Ended::Canceled);
         }
     }

@@ -188,7 +188,7 @@ async fn the_rules_of_table_1_are_a_gate_for_each_port_and_a_class_for_each_netw
         known["goal"].as_str().map(str::to_owned)
     };
     // Ports 80 and 21.
-    for delay in ["200ms", "1s"] {
+    for delay in ["200ms", "1000ms"] {
         let gate = start(delay);
         for (client, class, promised) in [
             ("112.3.4.9", "partners", "100/s"),

@@ -10,7 +10,6 @@
 
 mod application;
 mod clients;
-mod statements;
 
 use admission::{
     Action, ClientId, Completion, Connection, Duration, Entry, Event, Gate, Instant, Outcome as Ended,
@@ -30,7 +29,7 @@ use crate::scenario::{End, Keep, Scenario};
 use crate::sources::Feed;
 use crate::summary::{self, Integrals};
 use crate::upstream::{Load, Server};
-use statements::Progress;
+use clients::Progress;
 
 /// Runs a scenario.
 ///

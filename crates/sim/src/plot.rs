@@ -174,8 +174,7 @@ impl Plot {
         root.present().map_err(said)
     }
 
-    /// Where each name stands in the legend, and behind them that of the marks: from left to right, in as many
-    /// rows as it takes.
+    /// Where each name stands in the legend, that of the marks last: from left to right, in rows.
     fn legend(&self) -> Vec<(i32, i32)> {
         let mut next = (MARGIN, LEGEND_Y);
         let place = |name: &String| {
@@ -413,10 +412,10 @@ mod tests {
         let plot =
             Plot { title, subtitle, variants, marks: None, axis: "", seconds: 1.0, panels: Vec::new() };
         let places = plot.legend();
-        let end = |&(left, _): &(i32, i32)| left + LEGEND_LINE + 8 + 24 * LETTER_WIDTH;
+        let end = |&(left, _): &(i32, i32)| left + LEGEND_LINE + 8 + 23 * LETTER_WIDTH;
         assert!(places.iter().map(end).all(|end| end <= WIDTH as i32), "{places:?}");
         let rows: Vec<i32> = places.iter().map(|place| (place.1 - LEGEND_Y) / LEGEND_ROW).collect();
-        assert_eq!(rows, [0, 0, 0, 1, 1, 1]);
+        assert_eq!(rows, [0, 0, 0, 0, 1, 1]);
     }
 
     #[test]

@@ -14,9 +14,9 @@ fn delays(workload: Workload, load: f64) -> Delays {
     Delays { accept: mean(|one| one.accept), run: mean(|one| one.run), service: mean(|one| one.service) }
 }
 
-/// Within so much of theory, or less than a millisecond off.
+/// Within so much of theory, or less than 5 ms off: what hardly ever happens varies most.
 fn is_near(found: f64, theory: f64, within: f64) -> bool {
-    (found - theory).abs() < within * theory + 0.001
+    (found - theory).abs() < within * theory + 0.005
 }
 
 #[test]
@@ -30,9 +30,9 @@ fn which_resource_delays_a_request_as_the_load_rises_is_as_in_fig_1() {
             assert!(is_near(found.service, theory.service, 0.01), "{workload:?} at {load}");
         }
     }
-    let [persistent, encrypted] = [Workload::Persistent, Workload::Encrypted].map(|one| delays(one, 0.98));
+    let [persistent, encrypted] = [Workload::Persistent, Workload::Encrypted].map(|one| delays(one, 0.9));
     assert!(persistent.accept > 50.0 * persistent.run, "the workers are short, the processor isn't");
-    assert!(encrypted.run > encrypted.accept, "the processor is short, and then workers: {encrypted:?}");
+    assert!(encrypted.run > 50.0 * encrypted.accept, "the processor is short, workers aren't");
 }
 
 #[test]

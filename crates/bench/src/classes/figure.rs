@@ -312,7 +312,7 @@ pub(super) fn sleep_until(at: Instant) {
 pub(super) struct Look {
     /// The first class's share of the queue.
     pub(super) queue: f64,
-    /// That of the processor.
+    /// The first class's share of the processor.
     pub(super) processor: f64,
     /// Whether the gate tells that a class's goal can't be met.
     pub(super) out_of_reach: [bool; 2],

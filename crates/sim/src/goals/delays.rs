@@ -80,8 +80,8 @@ impl Workload {
         Ok(mean(&run(&scenario)?.rows, &scenario, held / work))
     }
 
-    /// The same by theory. The processor is shared (Kleinrock), the workers are as many servers (Erlang).
-    /// Where only the processor is needed, who is beyond the workers' number waits in the accept queue.
+    /// What theory says of these delays. The processor is shared (Kleinrock), workers are servers (Erlang).
+    /// Where only the processor is needed, requests beyond the workers' number wait in the accept queue.
     pub fn theory(self, load: f64) -> Delays {
         let ((work, held), rate, workers) = (self.needs(), self.rate(load), FEW_WORKERS);
         let shared = theory::sharing(rate, work, work);
@@ -121,7 +121,7 @@ pub fn by_share(rate: f64, share: f64, seed: u64) -> Result<f64, Error> {
     Ok(accept + run + service)
 }
 
-/// The same by theory: that of a processor which is slower by the share, shared by the class's requests.
+/// What theory says of [`by_share`]: the time at a processor that is slower by the share.
 pub fn by_share_theory(rate: f64, share: f64) -> f64 {
     theory::sharing(rate, SHARED_WORK / share, SHARED_WORK / share)
 }

@@ -534,7 +534,7 @@ impl Body for ToClient {
             match &frame {
                 Some(Ok(frame)) => record.pass(frame.data_ref().map_or(0, Bytes::len)),
                 Some(Err(_)) => this.record = None,
-                None => record.complete(),
+                None => {}
             }
         }
         if let Some(Err(broken)) = frame {
@@ -544,7 +544,8 @@ impl Body for ToClient {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        if this.is_end_stream() {
+        // A body in chunks knows of its end only with it.
+        if frame.is_none() || this.is_end_stream() {
             if let Some(record) = &mut this.record {
                 record.complete();
             }

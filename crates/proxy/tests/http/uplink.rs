@@ -13,7 +13,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
 use proxy::admin::GateView;
-use proxy::http::{UplinkRate, UplinkSettings};
+use proxy::http::{TypeRule, UplinkRate, UplinkSettings, rule_segments};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -68,9 +68,13 @@ impl Download {
     }
 
     async fn ask(site: &Site, bytes: usize, priority: &str) -> Self {
+        Self::of(site, &bytes.to_string(), priority).await
+    }
+
+    async fn of(site: &Site, path: &str, priority: &str) -> Self {
         let mut socket = TcpStream::connect(site.address).await.unwrap();
         let head =
-            format!("GET /{bytes} HTTP/1.1\r\nHost: a\r\nPriority: {priority}\r\nConnection: close\r\n\r\n");
+            format!("GET /{path} HTTP/1.1\r\nHost: a\r\nPriority: {priority}\r\nConnection: close\r\n\r\n");
         socket.write_all(head.as_bytes()).await.unwrap();
         let got = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&got);
@@ -259,6 +263,35 @@ async fn a_service_is_asked_for_little_more_than_has_left_however_much_waits() {
     let waits = site.status.uplink().unwrap();
     let turn = BITS / 8 / 200;
     assert!(waits.bytes_waiting <= waits.responses_waiting as u64 * turn, "{waits:?}");
+}
+
+/// How much had come of a response in chunks, of 700 kB, when one of 300 kB that began later had come whole,
+/// and that of so many before it of the same type.
+async fn overtaken_in_chunks(before: usize) -> usize {
+    let site = gate(Policy::default(), &[sized().await], |settings| {
+        let order = EgressOrder::ShortestRemaining;
+        settings.uplink = Some(UplinkSettings { rate: UplinkRate::Set(BITS), order });
+        let path = rule_segments("/chunks/**");
+        settings.types = vec![TypeRule { method: None, path, name: "chunks".into(), files: None }];
+    })
+    .await;
+    for _ in 0..before {
+        let mut client = Client::connect(&site).await;
+        assert_eq!(client.get("/chunks/700000").await.body.len(), 700_000);
+    }
+    let chunks = Download::of(&site, "chunks/700000", "u=3").await;
+    chunks.reaches(50_000).await;
+    assert!(Download::begin(&site, 300_000).await.ends().await > 300_000);
+    let got = chunks.got();
+    assert!(chunks.ends().await > 700_000);
+    got
+}
+
+#[tokio::test]
+async fn a_response_in_chunks_has_the_size_of_its_type_as_soon_as_that_is_known() {
+    let (unknown, known) = tokio::join!(Box::pin(overtaken_in_chunks(0)), Box::pin(overtaken_in_chunks(3)));
+    // One of unknown size goes by what it has had.
+    assert!(known + 100_000 < unknown, "{unknown} {known}");
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ const CROWD: usize = 16;
 /// How long the statements of each compute, in seconds.
 const LONG: f64 = 0.050;
 const SHORT: f64 = 0.002;
-/// How often the crowd comes, for how long, and after which pause.
+/// How many crowds come, for how long each stays, and the pause before each.
 const CROWDS: usize = 20;
 const STAYS: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(700);
@@ -82,7 +82,7 @@ pub(super) async fn run(options: &Options, display: &Display) -> Result<String, 
         filled.map_err(|error| Error::Experiment(format!("the background ended: {error}")))??;
     }
     let ran = ran.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let text = told(&alone, &beside, &ran);
+    let text = report(&alone, &beside, &ran);
     display.say(&text);
     Ok(text)
 }
@@ -130,7 +130,7 @@ fn epoch() -> f64 {
 }
 
 /// `ran` has of each background statement when the server got it, and when it had ended.
-fn told(alone: &[Came], beside: &[Came], ran: &[(f64, f64)]) -> String {
+fn report(alone: &[Came], beside: &[Came], ran: &[(f64, f64)]) -> String {
     let stays = STAYS.as_secs_f64();
     let of = |came: &Came| {
         let within = ran.iter().filter(|(began, ended)| *began < came.at + stays && *ended > came.at);
@@ -166,7 +166,7 @@ mod tests {
     fn what_runs_when_the_crowd_comes_counts_and_what_ran_before_does_not() {
         let came = |at| Came { at, requests: vec![(0.1, 0.03), (0.5, 0.02)] };
         let ran = [(9.0, 9.9), (9.98, 10.05), (10.01, 10.08), (11.0, 11.05)];
-        let said = told(&[came(0.0)], &[came(10.0)], &ran);
+        let said = report(&[came(0.0)], &[came(10.0)], &ran);
         assert!(
             said.contains("begins after 10 (at most 10) ms and has ended after 80 (at most 80)"),
             "{said}"

@@ -25,7 +25,7 @@ use super::frames::{FRAME, ROOM};
 use super::record::Record;
 use super::reject::Refusal;
 use super::socket::{UnderWay, Watched};
-use super::uplink::Share;
+use super::uplink::{Share, Waits};
 use super::upload::Upload;
 use crate::memory::{self, Held};
 
@@ -525,8 +525,12 @@ impl Body for ToClient {
             Some(share) => share.poll(context, |context| source.poll_frame(context)),
         };
         let Poll::Ready(frame) = frame else {
-            if let (Some(_), Source::Passed(_, flight)) = (&this.share, &this.source) {
-                flight.makes_way();
+            if let (Some(share), Source::Passed(_, flight)) = (&this.share, &this.source) {
+                match share.waits() {
+                    Waits::ForService => {}
+                    Waits::ForClient => flight.is_left(),
+                    Waits::ForTurn => flight.makes_way(),
+                }
             }
             return this.leaving.poll(context).map(|()| Some(Err(Broken::Left)));
         };

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body::Body;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty};
@@ -120,8 +120,9 @@ impl Asked {
 /// The response to a request, with the rule for `If-Range` (RFC 9110, 13.1.5), which `ServeDir` doesn't know:
 /// the part that is asked for only of the version that the client has a part of, else the whole file.
 async fn ranged(service: &mut Service, mut request: Request<Empty<Bytes>>) -> io::Result<Served> {
-    if request.headers().get(header::RANGE).is_some_and(|range| !is_one_part(range.as_bytes())) {
-        request.headers_mut().remove(header::RANGE);
+    let asked = request.headers_mut().remove(header::RANGE).filter(|_| request.method() == Method::GET);
+    if let Some(range) = asked.and_then(|range| one_part(range.as_bytes())) {
+        request.headers_mut().insert(header::RANGE, range);
     }
     let known = request.headers_mut().remove(header::IF_RANGE);
     let Some(known) = known.filter(|_| request.headers().contains_key(header::RANGE)) else {
@@ -142,27 +143,43 @@ async fn ranged(service: &mut Service, mut request: Request<Empty<Bytes>>) -> io
 }
 
 /// The response to a request for one part. More last bytes than the file has are all of them (RFC 9110,
-/// 14.1.2): `ServeDir` refuses that. An empty file has no part, so the response is whole.
+/// 14.1.2), but `ServeDir` refuses them. An empty file has no part, so the response is whole.
 async fn part(service: &mut Service, request: Request<Empty<Bytes>>) -> io::Result<Served> {
-    let range = request.headers().get(header::RANGE).and_then(|range| range.to_str().ok());
-    let last = range.and_then(|range| range.get(6..)?.trim().strip_prefix('-')?.parse::<u64>().ok());
+    let asked = request.headers().get(header::RANGE).map_or(&b""[..], HeaderValue::as_bytes);
+    let is_suffix = asked.starts_with(b"bytes=-") && asked != b"bytes=-0";
     let mut again = request.clone();
     let served = service.try_call(request).await?;
-    if served.status() != StatusCode::RANGE_NOT_SATISFIABLE || last.is_none_or(|last| last == 0) {
+    let found = served.headers().get(header::CONTENT_RANGE).map_or(&b""[..], HeaderValue::as_bytes);
+    let is_refused = served.status() == StatusCode::RANGE_NOT_SATISFIABLE;
+    if is_refused && !is_suffix || !is_refused && !found.ends_with(b"/0") {
         return Ok(served);
     }
-    again.headers_mut().insert(header::RANGE, HeaderValue::from_static("bytes=0-"));
-    if served.headers().get(header::CONTENT_RANGE).is_some_and(|range| range == "bytes */0") {
+    if found.ends_with(b"/0") {
         again.headers_mut().remove(header::RANGE);
+    } else {
+        again.headers_mut().insert(header::RANGE, HeaderValue::from_static("bytes=0-"));
     }
     service.try_call(again).await
 }
 
-/// Whether a `Range` asks for one part in bytes. One in another unit must be ignored, and one of several
-/// parts may be (RFC 9110, 14.2): `ServeDir` refuses both.
-fn is_one_part(range: &[u8]) -> bool {
-    let unit = range.get(..6).unwrap_or_default();
-    unit.eq_ignore_ascii_case(b"bytes=") && !range.contains(&b',')
+/// The plain form of a `Range` that asks for one part in bytes, of which large numbers stay as large as can
+/// be. One in another unit must be ignored, and one of several parts or a malformed one may be (RFC 9110,
+/// 14.2): `ServeDir` refuses them.
+fn one_part(range: &[u8]) -> Option<HeaderValue> {
+    let (unit, part) = str::from_utf8(range).ok()?.split_once('=')?;
+    let (first, last) = part.split_once('-').filter(|_| unit.eq_ignore_ascii_case("bytes"))?;
+    let number = |digits: &str| {
+        let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+        is_number.then(|| digits.parse().unwrap_or(u64::MAX))
+    };
+    let plain = match (number(first), number(last)) {
+        (None, Some(last)) if first.is_empty() => format!("bytes=-{last}"),
+        (Some(first), Some(last)) if last < u64::MAX => format!("bytes={first}-{last}"),
+        (Some(first), Some(_)) => format!("bytes={first}-"),
+        (Some(first), None) if last.is_empty() => format!("bytes={first}-"),
+        _ => return None,
+    };
+    plain.parse().ok()
 }
 
 type Service = ServeDir<tower_http::services::fs::DefaultServeDirFallback, Directory>;

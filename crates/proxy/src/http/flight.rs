@@ -123,13 +123,17 @@ impl Flight {
         self.0.lock().untaken_since = Some(Instant::now());
     }
 
+    /// Its client's socket takes no more.
+    pub(crate) fn is_left(&self) {
+        self.0.lock().untaken_since.get_or_insert_with(Instant::now);
+    }
+
     /// What the service has sent waits for its turn on the uplink. Until the service is asked for more, its
     /// place is another's.
     pub(crate) fn makes_way(&self) {
         let mut state = self.0.lock();
-        if state.untaken_since.is_some() {
-            state.pause(Permit::make_way);
-        }
+        state.untaken_since.get_or_insert_with(Instant::now);
+        state.pause(Permit::make_way);
     }
 
     /// The response is complete.

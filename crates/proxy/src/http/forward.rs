@@ -355,8 +355,8 @@ fn pass(
         flight.let_go();
     } else {
         let length = body.size_hint().exact();
-        // What waits for the uplink isn't in buffers, however small it is.
-        let least = if told.uplink.is_some() { u64::MAX } else { 0 };
+        // What waits for the uplink or for an HTTP/2 client's window isn't in buffers, however small it is.
+        let least = if told.uplink.is_some() || !to_http1 { u64::MAX } else { 0 };
         gate.flights().watch(&flight, length.map(|length| length.max(least)));
     }
     Ok(Response::from_parts(head, ToClient::passed(body, flight)))

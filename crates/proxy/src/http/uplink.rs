@@ -242,6 +242,7 @@ impl Uplink {
             held: Bytes::new(),
             offered: 0,
             memory: Held::default(),
+            waits: Waits::ForService,
             ending: Ending::Broken,
             request: None,
             waits_since: None,
@@ -267,6 +268,17 @@ impl Drop for Uplink {
     }
 }
 
+/// What a response waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// More from the service.
+    ForService,
+    /// Its client's socket has to take more.
+    ForClient,
+    /// Its turn.
+    ForTurn,
+}
+
 /// One response's part in an uplink.
 #[derive(Debug)]
 pub(crate) struct Share {
@@ -283,6 +295,7 @@ pub(crate) struct Share {
     offered: u64,
     /// Counts the frame until the client's side has all of it.
     memory: Held,
+    waits: Waits,
     ending: Ending,
     /// The request whose story hears of the wait.
     request: Option<(Arc<Driver>, u64)>,
@@ -300,6 +313,11 @@ impl Share {
         self
     }
 
+    /// What a response waits for that can't go on.
+    pub(crate) fn waits(&self) -> Waits {
+        self.waits
+    }
+
     /// How many bytes wait.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
@@ -312,6 +330,7 @@ impl Share {
         context: &mut Context<'_>,
         mut source: impl FnMut(&mut Context<'_>) -> Poll<Next>,
     ) -> Poll<Next> {
+        self.waits = Waits::ForClient;
         if self.offered == 0 {
             if let Some(room) = &mut self.room {
                 ready!(room.poll(context));
@@ -319,6 +338,7 @@ impl Share {
             // The service is asked before the response waits for others: it may have nothing left to do.
             if self.held.is_empty() {
                 let Poll::Ready(next) = source(context) else {
+                    self.waits = Waits::ForService;
                     if let Some(sibling) = &self.sibling {
                         sibling.pauses();
                     }
@@ -331,18 +351,20 @@ impl Share {
                     },
                     other => return Poll::Ready(other),
                 };
-                // Where there is no room to wait in, bytes pass as if the uplink had no order.
-                if data.is_empty() || self.memory.set(data.len()).is_err() {
-                    let _ = self.memory.set(0);
+                // Where there is no room to wait in, bytes pass as if the uplink had no order. Others keep half of it:
+                // a client that never takes its bytes must not have all.
+                if data.is_empty() || !self.memory.set_if_free(data.len()) {
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
                 self.held = data;
             }
+            self.waits = Waits::ForTurn;
             if let Some(sibling) = self.sibling.as_mut().filter(|_| self.uplink.is_paced()) {
                 ready!(sibling.poll(context));
             }
             self.offer();
         }
+        self.waits = Waits::ForTurn;
         let mut state = self.uplink.state.lock();
         let Some(granted) = state.granted.get_mut(&self.stream) else { return Poll::Pending };
         if granted.bytes == 0 {

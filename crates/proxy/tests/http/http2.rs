@@ -21,12 +21,31 @@ use tokio::time::timeout;
 use crate::site::{Body, PATIENCE, Site, full, gate, one_at_a_time, service};
 
 pub(crate) async fn client(site: &Site) -> http2::SendRequest<Full<Bytes>> {
+    client_with_window(site, None).await
+}
+
+/// A client whose streams have windows of so many bytes.
+async fn client_with_window(site: &Site, window: impl Into<Option<u32>>) -> http2::SendRequest<Full<Bytes>> {
     let socket = TcpStream::connect(site.address).await.unwrap();
     // Else a reset may wait for the acknowledgment of what went before.
     socket.set_nodelay(true).unwrap();
-    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(window);
+    let (sender, connection) = builder.handshake(TokioIo::new(socket)).await.unwrap();
     tokio::spawn(connection);
     sender
+}
+
+#[tokio::test]
+async fn a_small_response_whose_client_takes_nothing_gives_its_place_back() {
+    let site =
+        gate(one_at_a_time(), &[service(async |_| Response::new(full(vec![7; 30_000]))).await], |_| {}).await;
+    let mut stalled = client_with_window(&site, 100).await;
+    let body = stalled.send_request(get("/")).await.unwrap().into_body();
+    let mut other = client(&site).await;
+    let answer = timeout(PATIENCE, other.send_request(get("/"))).await.expect("there is a place").unwrap();
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), 30_000);
+    drop(body);
 }
 
 pub(crate) fn get(path: &str) -> Request<Full<Bytes>> {

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use proxy::admin::GateView;
 use proxy::http::{TypeRule, UplinkRate, UplinkSettings, rule_segments};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -222,6 +222,32 @@ async fn a_response_that_a_more_urgent_one_of_its_connection_holds_up_gives_its_
         let usual = timeout(PATIENCE, usual.collect()).await.expect("it ends").unwrap();
         assert_eq!(usual.to_bytes().len(), 2_000_000);
     }
+}
+
+#[tokio::test]
+async fn a_response_that_comes_slowly_and_whose_client_reads_nothing_gives_its_place_back() {
+    let paced = service(async |request: Request<Incoming>| {
+        let chunks = if request.uri().path() == "/endless" { 100_000 } else { 1 };
+        let chunk = move |at: usize| async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            (at < chunks).then(|| (Ok(Frame::data(Bytes::from_static(&[7; 20_000]))), at + 1))
+        };
+        let body: Body = StreamBody::new(futures_util::stream::unfold(0, chunk)).boxed();
+        Response::builder().header("content-length", chunks * 20_000).body(body).unwrap()
+    });
+    let site = gate(one_at_a_time(), &[paced.await], |settings| {
+        let order = EgressOrder::ShortestRemaining;
+        settings.uplink = Some(UplinkSettings { rate: UplinkRate::Found, order });
+    })
+    .await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(65_536).unwrap();
+    let mut silent = socket.connect(site.address).await.unwrap();
+    silent.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    silent.readable().await.unwrap();
+    // The gate closes the silent one in the end, and has its place back then, too.
+    let other = timeout(PATIENCE / 2, Download::of(&site, "one", "u=3").await.ends()).await;
+    assert!(other.expect("there is a place") > 20_000);
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use super::frames::{FRAME, ROOM};
 use super::record::Record;
 use super::reject::Refusal;
 use super::socket::{UnderWay, Watched};
-use super::uplink::{Share, Waits};
+use super::uplink::{Share, WaitsFor};
 use super::upload::Upload;
 use crate::memory::{self, Held};
 
@@ -527,9 +527,9 @@ impl Body for ToClient {
         let Poll::Ready(frame) = frame else {
             if let (Some(share), Source::Passed(_, flight)) = (&this.share, &this.source) {
                 match share.waits() {
-                    Waits::ForService => {}
-                    Waits::ForClient => flight.is_left(),
-                    Waits::ForTurn => flight.makes_way(),
+                    WaitsFor::Service => {}
+                    WaitsFor::Client => flight.is_left(),
+                    WaitsFor::Turn => flight.makes_way(),
                 }
             }
             return this.leaving.poll(context).map(|()| Some(Err(Broken::Left)));

@@ -166,7 +166,7 @@ async fn part(service: &mut Service, request: Request<Empty<Bytes>>) -> io::Resu
 /// be. One in another unit must be ignored, and one of several parts or a malformed one may be (RFC 9110,
 /// 14.2): `ServeDir` refuses them.
 fn one_part(range: &[u8]) -> Option<HeaderValue> {
-    let (unit, part) = str::from_utf8(range).ok()?.split_once('=')?;
+    let (unit, part) = std::str::from_utf8(range).ok()?.split_once('=')?;
     let (first, last) = part.split_once('-').filter(|_| unit.eq_ignore_ascii_case("bytes"))?;
     let number = |digits: &str| {
         let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());

@@ -242,7 +242,7 @@ impl Uplink {
             held: Bytes::new(),
             offered: 0,
             memory: Held::default(),
-            waits: Waits::ForService,
+            waits: WaitsFor::Service,
             ending: Ending::Broken,
             request: None,
             waits_since: None,
@@ -270,13 +270,13 @@ impl Drop for Uplink {
 
 /// What a response waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waits {
+pub(crate) enum WaitsFor {
     /// More from the service.
-    ForService,
+    Service,
     /// Its client's socket has to take more.
-    ForClient,
+    Client,
     /// Its turn.
-    ForTurn,
+    Turn,
 }
 
 /// One response's part in an uplink.
@@ -295,7 +295,7 @@ pub(crate) struct Share {
     offered: u64,
     /// Counts the frame until the client's side has all of it.
     memory: Held,
-    waits: Waits,
+    waits: WaitsFor,
     ending: Ending,
     /// The request whose story hears of the wait.
     request: Option<(Arc<Driver>, u64)>,
@@ -314,7 +314,7 @@ impl Share {
     }
 
     /// What a response waits for that can't go on.
-    pub(crate) fn waits(&self) -> Waits {
+    pub(crate) fn waits(&self) -> WaitsFor {
         self.waits
     }
 
@@ -330,7 +330,7 @@ impl Share {
         context: &mut Context<'_>,
         mut source: impl FnMut(&mut Context<'_>) -> Poll<Next>,
     ) -> Poll<Next> {
-        self.waits = Waits::ForClient;
+        self.waits = WaitsFor::Client;
         if self.offered == 0 {
             if let Some(room) = &mut self.room {
                 ready!(room.poll(context));
@@ -338,7 +338,7 @@ impl Share {
             // The service is asked before the response waits for others: it may have nothing left to do.
             if self.held.is_empty() {
                 let Poll::Ready(next) = source(context) else {
-                    self.waits = Waits::ForService;
+                    self.waits = WaitsFor::Service;
                     if let Some(sibling) = &self.sibling {
                         sibling.pauses();
                     }
@@ -351,20 +351,20 @@ impl Share {
                     },
                     other => return Poll::Ready(other),
                 };
-                // Where there is no room to wait in, bytes pass as if the uplink had no order. Others keep half of it:
-                // a client that never takes its bytes must not have all.
+                // Without room to wait in, bytes pass as if the uplink had no order. Others keep half of the
+                // room: a client that never takes its bytes must not have all.
                 if data.is_empty() || !self.memory.set_if_free(data.len()) {
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
                 self.held = data;
             }
-            self.waits = Waits::ForTurn;
+            self.waits = WaitsFor::Turn;
             if let Some(sibling) = self.sibling.as_mut().filter(|_| self.uplink.is_paced()) {
                 ready!(sibling.poll(context));
             }
             self.offer();
         }
-        self.waits = Waits::ForTurn;
+        self.waits = WaitsFor::Turn;
         let mut state = self.uplink.state.lock();
         let Some(granted) = state.granted.get_mut(&self.stream) else { return Poll::Pending };
         if granted.bytes == 0 {

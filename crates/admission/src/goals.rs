@@ -192,6 +192,11 @@ impl Promised {
     pub const fn new(class: ClassId, goal: Option<ClassGoal>) -> Self {
         Self { class, weight: 1.0, goal, importance: 0, floor: Share::FLOOR, ceiling: Share::ALL }
     }
+
+    /// Whether it is this class and its weight was this, as far as a file keeps a number.
+    fn had(&self, class: ClassId, weight: f64) -> bool {
+        self.class == class && (self.weight - weight).abs() <= 1e-9 * weight
+    }
 }
 
 /// A request that has been served by the resource.
@@ -394,9 +399,8 @@ impl Adapter {
         let before = core::mem::take(&mut self.members);
         let all: f64 = before.iter().map(|member| member.share).sum();
         let known = |class: &Promised| {
-            let old = before.iter().find(|old| old.promised.class == class.class)?;
-            let is_kept = (old.promised.weight - class.weight).abs() < f64::EPSILON;
-            is_kept.then(|| Member { share: old.share / all, ..old.clone() })
+            let old = before.iter().find(|old| class.had(old.promised.class, old.promised.weight))?;
+            Some(Member { share: old.share / all, ..old.clone() })
         };
         self.set_members(classes, known);
         self.law = Law::default();
@@ -464,13 +468,11 @@ impl Adapter {
         self.members.iter().enumerate().map(learned).collect()
     }
 
-    /// Before any request: goes on where another ended, with each class whose weight is as it was there.
+    /// A class that had no request yet, and whose weight is as it was, has the share that was learned.
     pub(crate) fn recall(&mut self, learned: &[LearnedShare]) {
         for member in self.members.iter_mut().filter(|member| member.standing == Standing::Idle) {
-            let is_it = |it: &&LearnedShare| {
-                it.class == member.promised.class && (it.weight - member.promised.weight).abs() < 1e-4
-            };
-            if let Some(known) = learned.iter().find(is_it).filter(|it| it.share > 0.0 && it.share <= 1.0) {
+            let known = learned.iter().find(|it| member.promised.had(it.class, it.weight));
+            if let Some(known) = known.filter(|it| it.share > 0.0 && it.share <= 1.0) {
                 member.share = known.share.clamp(member.floor(), member.ceiling());
             }
         }

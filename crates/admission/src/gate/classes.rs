@@ -84,8 +84,7 @@ impl Gate {
 
     /// Whether a background class leaves the service to others. A request may start if the service is idle,
     /// or if a quarter of its places stay free: then the next request is served as fast as without it. It
-    /// doesn't start beside as many long requests as there are cores: these take all of them, whatever the
-    /// service gains by more in flight, whose clients and answers take their time.
+    /// doesn't start beside as many long requests as there are cores: these keep all cores busy.
     pub(super) fn yields(&self, class: u8) -> bool {
         let busy = self.ledger.busy_count();
         let no_core_is_free = self.lanes.cores().is_some_and(|cores| self.lanes.in_flight() >= cores);

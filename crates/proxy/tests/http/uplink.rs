@@ -10,8 +10,9 @@ use bytes::Bytes;
 use http::header::HeaderValue;
 use http::{Request, Response};
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
 use proxy::admin::GateView;
 use proxy::http::{TypeRule, UplinkRate, UplinkSettings, rule_segments};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -54,6 +55,22 @@ async fn site(order: EgressOrder) -> Site {
         settings.uplink = Some(UplinkSettings { rate: UplinkRate::Set(BITS), order });
     })
     .await
+}
+
+/// An uplink of this rate, on which the response with the fewest bytes remaining goes first.
+fn uplink(rate: UplinkRate) -> Option<UplinkSettings> {
+    Some(UplinkSettings { rate, order: EgressOrder::ShortestRemaining })
+}
+
+/// Asks over HTTP/2 for so many bytes with this priority, up to the response's head.
+fn ask(
+    sender: &SendRequest<Full<Bytes>>,
+    bytes: usize,
+    priority: &'static str,
+) -> impl Future<Output = Incoming> + use<> {
+    let (mut sender, mut request) = (sender.clone(), http2::get(&format!("/{bytes}")));
+    request.headers_mut().insert("priority", HeaderValue::from_static(priority));
+    async move { sender.send_request(request).await.unwrap().into_body() }
 }
 
 /// A client that counts what it gets.
@@ -179,8 +196,7 @@ async fn a_client_that_reads_nothing_and_one_that_leaves_hold_up_nobody() {
 /// come whole, before a service that serves one at a time.
 async fn before_another(bits: u64, bytes: usize) -> usize {
     let site = gate(one_at_a_time(), &[sized().await], |settings| {
-        settings.uplink =
-            Some(UplinkSettings { rate: UplinkRate::Set(bits), order: EgressOrder::ShortestRemaining });
+        settings.uplink = uplink(UplinkRate::Set(bits));
     })
     .await;
     let first = Download::begin(&site, bytes).await;
@@ -201,20 +217,14 @@ async fn a_response_that_a_more_urgent_one_of_its_connection_holds_up_gives_its_
     let policy =
         Policy { capacity: Capacity::Fixed(Work::from_nanos(1)), queue_max: 10, ..Policy::default() };
     let site = gate(policy, &[sized().await], |settings| {
-        let order = EgressOrder::ShortestRemaining;
-        settings.uplink = Some(UplinkSettings { rate: UplinkRate::Set(BITS), order });
+        settings.uplink = uplink(UplinkRate::Set(BITS));
     })
     .await;
     let sender = http2::client(&site).await;
-    let ask = |bytes: usize, priority: &'static str| {
-        let (mut sender, mut request) = (sender.clone(), http2::get(&format!("/{bytes}")));
-        request.headers_mut().insert("priority", HeaderValue::from_static(priority));
-        async move { sender.send_request(request).await.unwrap().into_body() }
-    };
-    let urgent = ask(3_000_000, "u=0").await;
+    let urgent = ask(&sender, 3_000_000, "u=0").await;
     let urgent = tokio::spawn(async move { urgent.collect().await.unwrap().to_bytes().len() });
     // Each is in flight when its head is there.
-    let usual = [ask(2_000_000, "u=5").await, ask(2_000_000, "u=5").await];
+    let usual = [ask(&sender, 2_000_000, "u=5").await, ask(&sender, 2_000_000, "u=5").await];
     assert!(Download::begin(&site, 1_000).await.ends().await > 1_000);
     assert!(!urgent.is_finished(), "the other connection's request waited for the places of this one's");
     assert_eq!(timeout(PATIENCE, urgent).await.expect("it ends").unwrap(), 3_000_000);
@@ -236,8 +246,7 @@ async fn a_response_that_comes_slowly_and_whose_client_reads_nothing_gives_its_p
         Response::builder().header("content-length", chunks * 20_000).body(body).unwrap()
     });
     let site = gate(one_at_a_time(), &[paced.await], |settings| {
-        let order = EgressOrder::ShortestRemaining;
-        settings.uplink = Some(UplinkSettings { rate: UplinkRate::Found, order });
+        settings.uplink = uplink(UplinkRate::Found);
     })
     .await;
     let socket = TcpSocket::new_v4().unwrap();
@@ -268,8 +277,7 @@ async fn a_service_is_asked_for_little_more_than_has_left_however_much_waits() {
         }
     });
     let site = gate(Policy::default(), &[endless.await], |settings| {
-        let order = EgressOrder::ShortestRemaining;
-        settings.uplink = Some(UplinkSettings { rate: UplinkRate::Set(BITS), order });
+        settings.uplink = uplink(UplinkRate::Set(BITS));
     })
     .await;
     let mut downloads = Vec::new();
@@ -291,12 +299,11 @@ async fn a_service_is_asked_for_little_more_than_has_left_however_much_waits() {
     assert!(waits.bytes_waiting <= waits.responses_waiting as u64 * turn, "{waits:?}");
 }
 
-/// How much had come of a response in chunks, of 700 kB, when one of 300 kB that began later had come whole,
-/// and that of so many before it of the same type.
+/// How much had come of a response in chunks, of 700 kB, when one of 300 kB that began later had come whole.
+/// So many of the first one's type had ended before.
 async fn overtaken_in_chunks(before: usize) -> usize {
     let site = gate(Policy::default(), &[sized().await], |settings| {
-        let order = EgressOrder::ShortestRemaining;
-        settings.uplink = Some(UplinkSettings { rate: UplinkRate::Set(BITS), order });
+        settings.uplink = uplink(UplinkRate::Set(BITS));
         let path = rule_segments("/chunks/**");
         settings.types = vec![TypeRule { method: None, path, name: "chunks".into(), files: None }];
     })
@@ -360,12 +367,7 @@ async fn an_urgent_response_to_curl_overtakes_one_of_about_its_size_on_another_c
 async fn an_urgent_response_overtakes_one_of_about_its_size_on_its_own_connection() {
     let site = site(EgressOrder::ShortestRemaining).await;
     let sender = http2::client(&site).await;
-    let ask = |bytes: usize, priority: &'static str| {
-        let (mut sender, mut request) = (sender.clone(), http2::get(&format!("/{bytes}")));
-        request.headers_mut().insert("priority", HeaderValue::from_static(priority));
-        async move { sender.send_request(request).await.unwrap().into_body() }
-    };
-    let mut usual = ask(SMALLER, "u=4").await;
+    let mut usual = ask(&sender, SMALLER, "u=4").await;
     let begun = timeout(PATIENCE, usual.frame()).await.expect("it begins").unwrap().unwrap();
     let got = Arc::new(AtomicUsize::new(begun.into_data().unwrap().len()));
     let count = Arc::clone(&got);
@@ -374,7 +376,8 @@ async fn an_urgent_response_overtakes_one_of_about_its_size_on_its_own_connectio
             count.fetch_add(frame.unwrap().into_data().unwrap().len(), Ordering::SeqCst);
         }
     });
-    let urgent = timeout(PATIENCE, ask(LARGER, "u=3").await.collect()).await.expect("it ends").unwrap();
+    let urgent =
+        timeout(PATIENCE, ask(&sender, LARGER, "u=3").await.collect()).await.expect("it ends").unwrap();
     assert!(urgent.to_bytes().len() == LARGER);
     assert!(got.load(Ordering::SeqCst) < SMALLER / 2, "{got:?}");
     timeout(PATIENCE, rest).await.expect("it ends").unwrap();
@@ -386,11 +389,9 @@ async fn on_one_connection_an_urgent_response_goes_before_a_smaller_one() {
     let site = site(EgressOrder::ShortestRemaining).await;
     let sender = http2::client(&site).await;
     let ends = |bytes: usize, priority: &'static str| {
-        let (mut sender, mut request) = (sender.clone(), http2::get(&format!("/{bytes}")));
-        request.headers_mut().insert("priority", HeaderValue::from_static(priority));
+        let body = ask(&sender, bytes, priority);
         async move {
-            let body = sender.send_request(request).await.unwrap().into_body();
-            assert_eq!(body.collect().await.unwrap().to_bytes().len(), bytes);
+            assert_eq!(body.await.collect().await.unwrap().to_bytes().len(), bytes);
             Instant::now()
         }
     };

@@ -186,19 +186,9 @@ fn log_path(root: &Path) -> PathBuf {
     root.join("server.log")
 }
 
-/// A program of MariaDB: on `PATH`, or where only the administrator looks for it.
+/// A program of MariaDB.
 fn program(name: &str) -> Result<PathBuf, Error> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/local/sbin")])
-        .map(|directory| directory.join(name))
-        .find(|program| program.is_file())
-        .ok_or_else(|| {
-            Error::Missing(format!(
-                "MariaDB's program {name} was not found; install the package `mariadb-server`, or put its directory \
-                 on PATH"
-            ))
-        })
+    process::find_installed(name, "the package `mariadb-server`, or put its directory on PATH")
 }
 
 fn install(owner: Option<(u32, u32)>, root: &Path) -> Result<(), Error> {

@@ -58,7 +58,7 @@ impl PgBouncer {
         prepared: Prepared,
     ) -> Result<Self, Error> {
         let binary = find()?;
-        let version = version(&binary)?;
+        let version = version(&binary);
         let directory = tempfile::Builder::new()
             .prefix("pgbouncer-")
             .tempdir()
@@ -165,26 +165,17 @@ fn give(path: &Path, owner: Option<(u32, u32)>) -> Result<(), Error> {
 
 /// The version of the one that is installed; nothing if none is.
 pub fn installed() -> String {
-    find().and_then(|binary| version(&binary)).unwrap_or_default()
+    find().map(|binary| version(&binary)).unwrap_or_default()
 }
 
 fn find() -> Result<PathBuf, Error> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
-        .map(|directory| directory.join("pgbouncer"))
-        .find(|path| path.is_file())
-        .ok_or_else(|| Error::Missing("PgBouncer was not found; install the package `pgbouncer`".to_owned()))
+    process::find_installed("pgbouncer", "the package `pgbouncer`")
 }
 
-fn version(binary: &Path) -> Result<String, Error> {
-    let output = Command::new(binary)
-        .arg("--version")
-        .output()
-        .map_err(Error::io(format!("starting {}", binary.display())))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let number = text.lines().next().and_then(|line| line.strip_prefix("PgBouncer "));
-    Ok(number.unwrap_or("of an unknown version").trim().to_owned())
+fn version(binary: &Path) -> String {
+    let said = process::said(binary, "--version");
+    let number = said.lines().next().and_then(|line| line.strip_prefix("PgBouncer "));
+    number.unwrap_or("of an unknown version").trim().to_owned()
 }
 
 #[cfg(test)]

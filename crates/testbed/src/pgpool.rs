@@ -135,26 +135,13 @@ fn give(path: &Path, owner: Option<(u32, u32)>) -> Result<(), Error> {
 
 /// The version of the one that is installed; nothing if none is.
 pub fn installed() -> String {
-    let said = find().ok().and_then(|binary| Command::new(binary).arg("--version").output().ok());
     // pgpool-II version 4.3.5 (tamahomeboshi), on standard error.
-    let text = said.map_or(String::new(), |output| {
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-    });
-    text.split_whitespace().nth(2).unwrap_or_default().to_owned()
+    let said = find().map(|binary| process::said(&binary, "--version")).unwrap_or_default();
+    said.split_whitespace().nth(2).unwrap_or_default().to_owned()
 }
 
 fn find() -> Result<PathBuf, Error> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
-        .map(|directory| directory.join("pgpool"))
-        .find(|path| path.is_file())
-        .ok_or_else(|| {
-            Error::Missing(
-                "pgpool-II was not found; install Debian's package pgpool2, or run `scripts/setup pgpool`"
-                    .to_owned(),
-            )
-        })
+    process::find_installed("pgpool", "Debian's package pgpool2, or run `scripts/setup pgpool`")
 }
 
 #[cfg(test)]

@@ -130,6 +130,27 @@ pub fn find_binary(name: &str, variable: &str) -> Result<PathBuf, Error> {
         })
 }
 
+/// A program that is installed: on `PATH`, or where only the administrator looks for it. `hint` is what to
+/// install.
+///
+/// # Errors
+/// With the hint, if it isn't there.
+pub fn find_installed(name: &str, hint: &str) -> Result<PathBuf, Error> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file())
+        .ok_or_else(|| Error::Missing(format!("{name} was not found; install {hint}")))
+}
+
+/// What a program says of itself, on both of its outputs; nothing if it can't be started.
+pub fn said(binary: &Path, argument: &str) -> String {
+    let output = Command::new(binary).arg(argument).output();
+    let all = output.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
+    String::from_utf8_lossy(&all).into_owned()
+}
+
 /// Sends `signal` to a child that we started and have not yet waited for, so the id can't be anybody else's.
 pub fn signal(child: &Child, signal: Signal) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {

@@ -2,7 +2,7 @@
 //! when it is dropped. No package of Debian has it: it is looked for on `PATH`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl ProxySql {
     /// # Errors
     /// If it doesn't start (the message quotes its log).
     pub fn start(server: &PrivateMariadb, pool_size: u32) -> Result<Option<Self>, Error> {
-        let Some(binary) = find() else { return Ok(None) };
+        let Ok(binary) = process::find_installed("proxysql", "ProxySQL") else { return Ok(None) };
         let directory = tempfile::Builder::new()
             .prefix("proxysql-")
             .tempdir()
@@ -48,7 +48,7 @@ impl ProxySql {
         command.arg(&file).arg("-D").arg(directory.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         let child = command.spawn().map_err(Error::io(format!("starting {}", binary.display())))?;
-        let mut proxysql = Self { child, port, version: version(&binary)?, _directory: directory };
+        let mut proxysql = Self { child, port, version: version(&binary), _directory: directory };
         process::wait_until_ready(&mut proxysql.child, START_BOUND, || process::accepts(port)).map_err(
             |problem| {
                 let log = process::log_tail(&log);
@@ -93,18 +93,8 @@ fn configuration(directory: &Path, server: &PrivateMariadb, ports: [u16; 2], poo
     )
 }
 
-fn find() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|directory| directory.join("proxysql")).find(|path| path.is_file())
-}
-
-fn version(binary: &Path) -> Result<String, Error> {
-    let output = Command::new(binary)
-        .arg("--version")
-        .output()
-        .map_err(Error::io(format!("starting {}", binary.display())))?;
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
+fn version(binary: &Path) -> String {
+    let text = process::said(binary, "--version");
     let number = text.split_once("version ").map_or("", |rest| rest.1);
-    Ok(number.split([',', '-', ' ']).next().unwrap_or_default().to_owned())
+    number.split([',', '-', ' ']).next().unwrap_or_default().to_owned()
 }

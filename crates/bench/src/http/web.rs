@@ -1,19 +1,18 @@
 //! HAProxy and nginx as others run them, each with a configuration of its own in a temporary directory.
 
 use std::fs::{self, File};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
-use testbed::process::{self, family, free_port, spawn_pinned};
+use testbed::process::{self, family, find_installed, free_port, said, spawn_pinned};
 
 use crate::Error;
 use crate::encryption::Identity;
 
-/// Directories where system programs are that a user's path leaves out.
-const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 /// Clients that an HAProxy with a bound on its server has room for: its queue holds them, not the kernel's.
 const CLIENTS_MAX: u32 = 8_000;
 
@@ -53,20 +52,13 @@ impl HaProxy {
         let arguments = |path: String| vec!["-db".to_owned(), "-f".to_owned(), path];
         start("haproxy", port, |_| configuration, arguments, cpu).map(Self)
     }
+}
 
-    /// Its port on 127.0.0.1.
-    pub(crate) const fn port(&self) -> u16 {
-        self.0.port()
-    }
+impl Deref for HaProxy {
+    type Target = Server;
 
-    /// Its processes.
-    pub(crate) fn pids(&self) -> Vec<u32> {
-        self.0.pids()
-    }
-
-    /// What it says of itself.
-    pub(crate) fn version(&self) -> &str {
-        self.0.version()
+    fn deref(&self) -> &Server {
+        &self.0
     }
 }
 
@@ -124,20 +116,13 @@ impl Nginx {
         let arguments = |path: String| vec!["-c".to_owned(), path];
         start("nginx", port, configuration, arguments, cpu).map(Self)
     }
+}
 
-    /// Its port on 127.0.0.1.
-    pub(crate) const fn port(&self) -> u16 {
-        self.0.port()
-    }
+impl Deref for Nginx {
+    type Target = Server;
 
-    /// Its processes.
-    pub(crate) fn pids(&self) -> Vec<u32> {
-        self.0.pids()
-    }
-
-    /// What it says of itself.
-    pub(crate) fn version(&self) -> &str {
-        self.0.version()
+    fn deref(&self) -> &Server {
+        &self.0
     }
 }
 
@@ -158,7 +143,8 @@ fn start(
     arguments: impl FnOnce(String) -> Vec<String>,
     cpu: Option<usize>,
 ) -> Result<Server, Error> {
-    let binary = find(name)?;
+    let hint = format!("Debian's package {name}, or run `scripts/setup web-proxies`");
+    let binary = find_installed(name, &hint)?;
     let mut command = Command::new(&binary);
     let version = version(&binary);
     Server::start(name, version, port, &mut command, cpu, |command, directory| {
@@ -226,24 +212,9 @@ fn nginx_configuration(role: &NginxRole, listen: &str, directory: &Path) -> Stri
     )
 }
 
-fn find(name: &str) -> Result<PathBuf, Error> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(SYSTEM.iter().map(PathBuf::from))
-        .map(|directory| directory.join(name))
-        .find(|path| path.is_file())
-        .ok_or_else(|| {
-            testbed::Error::Missing(format!(
-                "{name} is not installed; install Debian's package {name}, or run `scripts/setup web-proxies`"
-            ))
-            .into()
-        })
-}
-
 /// The first number with dots in what it answers to `-v`.
 fn version(binary: &Path) -> String {
-    let Ok(output) = Command::new(binary).arg("-v").output() else { return String::new() };
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    let text = said(binary, "-v");
     text.split(|letter: char| !(letter.is_ascii_digit() || letter == '.'))
         .find(|word| word.contains('.') && word.starts_with(|letter: char| letter.is_ascii_digit()))
         .unwrap_or("?")
@@ -257,7 +228,7 @@ const STOP_BOUND: Duration = Duration::from_secs(5);
 
 /// A server that runs. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     port: u16,
     version: String,
@@ -298,17 +269,17 @@ impl Server {
     }
 
     /// Its port on 127.0.0.1.
-    pub(super) const fn port(&self) -> u16 {
+    pub(crate) const fn port(&self) -> u16 {
         self.port
     }
 
     /// What it says of itself.
-    pub(super) fn version(&self) -> &str {
+    pub(crate) fn version(&self) -> &str {
         &self.version
     }
 
     /// Its processes.
-    pub(super) fn pids(&self) -> Vec<u32> {
+    pub(crate) fn pids(&self) -> Vec<u32> {
         family(self.child.id())
     }
 }

@@ -67,16 +67,16 @@ catalogue:
 bench: export GATEKEEPER_BIN = $(or $(CARGO_TARGET_DIR),target)/guided/gatekeeper
 bench: release
 	scripts/setup postgresql pgbouncer web-proxies peers
-	$(built)/bench flash-sale
-	$(built)/bench reports
+	$(built)/bench run flash-sale-arrivals
+	$(built)/bench run reports
 	$(built)/bench run long-lane
-	$(built)/bench proxy-cost
-	$(built)/bench idle-clients
-	$(built)/bench proxy-cost --before http --window 2
+	$(built)/bench run proxy-cost
+	$(built)/bench run idle-clients
+	$(built)/bench run proxy-cost --before http --window 2
 	$(built)/bench run bounded-response
 	$(built)/bench run shortest-first
-	$(built)/bench stall
-	$(built)/bench own-overload
+	$(built)/bench run stall
+	$(built)/bench run own-overload
 	$(built)/bench run peers-origin
 
 experiments:

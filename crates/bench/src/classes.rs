@@ -19,33 +19,43 @@ mod yields;
 
 use std::path::PathBuf;
 
+use clap::{Args, value_parser};
+
 use crate::Error;
 use crate::alternate::Display;
 
-/// How the experiment is run.
-#[derive(Clone, Debug)]
+/// Flags of `bench run classes`.
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// What is measured: `table`, `shares`, a figure's number, `reach` (goals that can't both be kept), or
-    /// `yields` (how soon the background does, before PostgreSQL).
-    pub only: Vec<String>,
-    /// How many times faster than in the paper figures are played.
-    pub speed: u32,
-    /// Ticks before the first change of a figure.
-    pub lead: u32,
-    /// Ticks from each change to the next.
-    pub phase: u32,
-    /// Whether figures are also played under the published adaptation, and Fig. 8 without control groups.
-    pub published: bool,
-    /// What arrivals are drawn from.
-    pub seed: u64,
+    /// Only these: Table 2, shares in work, figures by number, goals that can't both be kept, or how soon the
+    /// background yields before PostgreSQL
+    #[arg(long, value_name = "PART,…", value_delimiter = ',', value_parser = PARTS, default_values_t = PARTS.map(str::to_owned))]
+    only: Vec<String>,
+    /// How many times faster than in the paper figures are played
+    #[arg(long, default_value_t = 10, value_parser = value_parser!(u32).range(1..=50))]
+    speed: u32,
+    /// Ticks before the first change of a figure
+    #[arg(long, default_value_t = 40, value_parser = value_parser!(u32).range(1..=1_000))]
+    lead: u32,
+    /// Ticks from each change to the next; the paper's are 400 to 500
+    #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(80..=1_000))]
+    phase: u32,
+    /// Play figures under the gate's adaptation only, without the published one or that of the queue alone
+    #[arg(long)]
+    gate_alone: bool,
+    /// What arrivals are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Directory for the pictures
+    #[arg(long, default_value = "results/classes")]
+    output: PathBuf,
     /// The origin's processor.
-    pub origin_cpu: Option<usize>,
-    /// Directory for pictures and figures.
-    pub output: PathBuf,
+    #[arg(skip)]
+    pub cpu: Option<usize>,
 }
 
 /// What can be measured.
-pub const PARTS: [&str; 9] = ["table", "shares", "4", "5", "6", "7", "8", "reach", "yields"];
+const PARTS: [&str; 9] = ["table", "shares", "4", "5", "6", "7", "8", "reach", "yields"];
 
 /// Runs the experiment. Returns its report.
 ///

@@ -1,22 +1,20 @@
 //! `bench list`, `bench run` and `bench report`: experiments as data from the command line.
 
-mod classes;
-mod srpt;
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bench::Error;
 use bench::alternate::Display;
-use bench::experiment::laboratory::Statements;
-use bench::experiment::origin::Pageviews;
+use bench::experiment::measure::measure;
 use bench::experiment::part::Part;
 use bench::experiment::plan::{self, Form, Plan, Server};
 use bench::experiment::report::{self, Places, Shown};
-use bench::experiment::results::{Book, Line, Opened, Otherwise, Results};
-use bench::experiment::visits::Visits;
-use bench::experiment::{machine, runner, verdict};
+use bench::experiment::results::{Book, Opened, Otherwise, Results};
+use bench::experiment::{runner, verdict};
 use bench::table::Figures;
+use bench::{
+    classes, cost, hold_up, idle_clients, own_overload, page, real_loads, srpt, stall, turns, viewer,
+};
 use clap::{Args, Subcommand, value_parser};
 use testbed::database::Database;
 
@@ -29,12 +27,11 @@ const RESULTS: &str = "results/experiments";
 pub(crate) enum ByPlan {
     /// The experiments that are plans: what each asks, how long it takes, what is measured
     List(Directories),
-    /// Runs an experiment that is a plan, or goes on with it; `run classes`, `run page`, `run
-    /// real-loads`, `run srpt` and `run viewer` have flags of their own
+    /// Runs an experiment that is a plan, or goes on with it; those that are no plan have flags of their own
     #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Run {
         #[command(subcommand)]
-        own: Option<Own>,
+        own: Option<Box<Planless>>,
         // Not an option: of arguments with others flattened into them it would always be none.
         #[command(flatten)]
         plan: RunArguments,
@@ -45,20 +42,81 @@ pub(crate) enum ByPlan {
 
 /// Experiments without a plan.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Own {
+pub(crate) enum Planless {
     /// Service classes over HTTP: the tables and figures of their paper, and shares in work
-    Classes(classes::Arguments),
+    Classes(classes::Options),
+    /// Ten thousand clients that say nothing: the memory of each, and whether they slow down those that work
+    IdleClients(idle_clients::Options),
+    /// A gate with a tenth of a processor, offered up to ten times what it can pass on
+    OwnOverload(own_overload::Options),
     /// A page of 60 files over one HTTP/2 connection of 10 Mbit/s beside downloads: time until it is painted,
     /// directly, through nginx, through a gate; needs root, nginx and Chromium
-    Page(PageArguments),
+    Page(page::Options),
+    /// What standing in between costs: requests directly, through what others would take, through a gate
+    ProxyCost(cost::Options),
     /// Statements that sleep, a site of 64 places, a site with a lock: directly, through a gate without
     /// settings
-    RealLoads(RealLoadsArguments),
+    RealLoads(turns::Flags),
+    /// Forty reports of 10 s at once before a gate that knows nothing: how long does a SELECT 1 wait?
+    Reports(turns::Flags),
     /// Responses in order of least remaining size on a link of 10 Mbit/s; needs root
-    Srpt(Box<srpt::Arguments>),
+    Srpt(Box<srpt::Options>),
+    /// A site that stands still for a minute: when is it as fast as before for requests that come afterwards?
+    Stall(stall::Options),
     /// What one viewer of the page costs, the gate and the browser, with ten thousand types and a thousand
     /// statements a second; needs Chromium
-    Viewer(ViewerArguments),
+    Viewer(viewer::Options),
+}
+
+/// What `bench list` says of them: how long each takes, and its question.
+const PLANLESS: [(&str, &str, &str); 10] = [
+    (
+        "classes",
+        "53 min",
+        "Do service classes keep weights and goals on a real gate, and how soon after a change?",
+    ),
+    ("idle-clients", "3 min", "What does a client that says nothing cost the gate?"),
+    ("own-overload", "2 min", "What is left of a gate whose own processor is overloaded?"),
+    ("page", "2 min", "How soon is a page painted over HTTP/2 on a link of 10 Mbit/s beside downloads?"),
+    ("proxy-cost", "4 min", "What does standing in between cost?"),
+    ("real-loads", "15 min", "What does a gate do to servers that sleep or contend?"),
+    ("reports", "1 min", "How long does a short statement wait behind reports that nobody knows?"),
+    ("srpt", "7 h", "Do small responses stop waiting behind large ones on a link of 10 Mbit/s?"),
+    ("stall", "40 min", "When is a site that stood still as fast as before?"),
+    ("viewer", "4 min", "Does one viewer of the page cost at most 1 % of a core with 10,000 types?"),
+];
+
+impl Planless {
+    async fn run(mut self, cpu: Option<usize>, display: &Display) -> Result<String, Error> {
+        *self.cpu() = cpu;
+        match self {
+            Self::Classes(options) => classes::run(&options, display).await,
+            Self::IdleClients(options) => idle_clients::run(&options, display).await,
+            Self::OwnOverload(options) => own_overload::run(&options, display).await,
+            Self::Page(options) => page::run(&options, display).await,
+            Self::ProxyCost(options) => cost::run(&options, display).await,
+            Self::RealLoads(options) => real_loads::run(&options, display).await,
+            Self::Reports(options) => hold_up::run(&options, display).await,
+            Self::Srpt(options) => srpt::run(&options, display).await,
+            Self::Stall(options) => stall::run(&options, display).await,
+            Self::Viewer(options) => viewer::run(&options, display).await,
+        }
+    }
+
+    /// The processor that what is measured has for itself.
+    fn cpu(&mut self) -> &mut Option<usize> {
+        match self {
+            Self::Classes(options) => &mut options.cpu,
+            Self::IdleClients(options) => &mut options.turns.cpu,
+            Self::OwnOverload(options) => &mut options.turns.cpu,
+            Self::Page(options) => &mut options.turns.cpu,
+            Self::ProxyCost(options) => &mut options.turns.cpu,
+            Self::RealLoads(options) | Self::Reports(options) => &mut options.cpu,
+            Self::Srpt(options) => &mut options.turns.cpu,
+            Self::Stall(options) => &mut options.turns.cpu,
+            Self::Viewer(options) => &mut options.turns.cpu,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -128,19 +186,7 @@ pub(crate) async fn by_plan(
 ) -> Result<String, Error> {
     match command {
         ByPlan::List(directories) => list(&directories),
-        ByPlan::Run { own: Some(Own::Classes(arguments)), .. } => {
-            classes::run(arguments, server_cpu, display).await
-        }
-        ByPlan::Run { own: Some(Own::Page(arguments)), .. } => page(arguments, display).await,
-        ByPlan::Run { own: Some(Own::RealLoads(arguments)), .. } => {
-            real_loads(arguments, server_cpu, display).await
-        }
-        ByPlan::Run { own: Some(Own::Srpt(arguments)), .. } => {
-            srpt::run(*arguments, server_cpu, display).await
-        }
-        ByPlan::Run { own: Some(Own::Viewer(arguments)), .. } => {
-            viewer(&arguments, server_cpu, display).await
-        }
+        ByPlan::Run { own: Some(own), .. } => own.run(server_cpu, display).await,
         ByPlan::Run { own: None, plan } => run(&plan, server_cpu, display).await,
         ByPlan::Report(arguments) => write_report(&arguments),
     }
@@ -206,106 +252,11 @@ fn list(directories: &Directories) -> Result<String, Error> {
         table.row(&name, [about(plan.takes(&plan.short)), about(plan.takes(&plan.full)), said]);
         questions += &format!("  {name}: {}\n", plan.question);
     }
-    table.row("classes", ["–", "53 min", "–"].map(str::to_owned));
-    table.row("srpt", ["10 min", "7 h", "–"].map(str::to_owned));
-    table.row("viewer", ["2 min", "4 min", "–"].map(str::to_owned));
-    questions +=
-        "  classes: Do service classes keep weights and goals on a real gate, and how soon after a change?\n";
-    questions += "  srpt: Do small responses stop waiting behind large ones on a link of 10 Mbit/s?\n";
-    questions += "  viewer: Does one viewer of the page cost at most 1 % of a core with 10,000 types?\n";
-    let table: String = table.to_string().lines().map(|line| format!("  {line}\n")).collect();
-    Ok(format!("{table}\n{questions}"))
-}
-
-/// Flags of `bench run page`.
-#[derive(Debug, Args)]
-pub(crate) struct PageArguments {
-    /// Downloads beside the page, each over a connection of its own; several numbers in turn
-    #[arg(long, value_delimiter = ',', default_values_t = [0_u32, 1, 4], value_parser = value_parser!(u32).range(..=100))]
-    downloads: Vec<u32>,
-    /// Rounds; every variant has one turn in each
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(1..))]
-    rounds: u16,
-    /// Directory for the plot and the figures
-    #[arg(long, default_value = "results/page")]
-    output: PathBuf,
-}
-
-async fn page(arguments: PageArguments, display: &Display) -> Result<String, Error> {
-    let options = bench::page::Options {
-        downloads: arguments.downloads.iter().map(|&downloads| downloads as usize).collect(),
-        rounds: arguments.rounds.into(),
-        output: arguments.output,
-    };
-    Ok(bench::page::run(&options, display).await?.text())
-}
-
-/// Flags of `bench run real-loads`.
-#[derive(Debug, Args)]
-pub(crate) struct RealLoadsArguments {
-    /// Only loads with this in their names: statements, places or lock
-    #[arg(long, default_value = "")]
-    only: String,
-    /// Rounds; every variant has one turn in each
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(1..))]
-    rounds: u16,
-    /// How long requests come in each turn, in seconds
-    #[arg(long, default_value_t = 30.0)]
-    window: f64,
-    /// What the arrivals are drawn from
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Directory for the figures
-    #[arg(long, default_value = "results/real-loads")]
-    output: PathBuf,
-}
-
-async fn real_loads(
-    arguments: RealLoadsArguments,
-    server_cpu: Option<usize>,
-    display: &Display,
-) -> Result<String, Error> {
-    let options = bench::real_loads::Options {
-        loads: bench::real_loads::called(&arguments.only),
-        rounds: arguments.rounds.into(),
-        window: crate::seconds(arguments.window)?,
-        seed: arguments.seed,
-        server_cpu,
-        output: arguments.output,
-    };
-    Ok(bench::real_loads::run(&options, display).await?.text())
-}
-
-/// Flags of `bench run viewer`.
-#[derive(Debug, Args)]
-pub(crate) struct ViewerArguments {
-    /// Types of requests
-    #[arg(long, default_value_t = bench::viewer::TYPES_MAX as u32, value_parser = value_parser!(u32).range(1..=bench::viewer::TYPES_MAX as i64))]
-    types: u32,
-    /// Statements a second
-    #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=10_000))]
-    rate: u32,
-    /// Rounds: in each, a window with nobody and one with a viewer
-    #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// How long processor time is counted in each window, in seconds
-    #[arg(long, default_value_t = 20.0)]
-    window: f64,
-}
-
-async fn viewer(
-    arguments: &ViewerArguments,
-    server_cpu: Option<usize>,
-    display: &Display,
-) -> Result<String, Error> {
-    let options = bench::viewer::Options {
-        types: arguments.types as usize,
-        rate: arguments.rate as usize,
-        rounds: arguments.rounds as usize,
-        window: crate::seconds(arguments.window)?,
-        server_cpu,
-    };
-    Ok(bench::viewer::run(&options, display).await?.text())
+    for (name, takes, question) in PLANLESS {
+        table.row(name, ["–", takes, "–"].map(str::to_owned));
+        questions += &format!("  {name}: {question}\n");
+    }
+    Ok(format!("{}\n{questions}", table.indented()))
 }
 
 /// A time to plan with.
@@ -353,22 +304,7 @@ async fn run(
     if !missing.is_empty() {
         let takes = plan.left(form, &missing, book.results());
         display.say(&format!("  {} cells, about {}", missing.len(), about(takes)));
-        display.now("starting what is needed");
-        let began = |machine| Line::Began { machine, moment: machine::Moment::now() };
-        if let Some(pages) = &plan.workload.origin {
-            let mut laboratory = Pageviews::set_up(&plan, pages, form, server_cpu).await?;
-            book.write(began(Pageviews::machine()?))?;
-            runner::run(&plan, form, &part, &mut laboratory, &mut book, display).await?;
-        } else if let Some(site) = &plan.workload.site {
-            let mut laboratory = Visits::set_up(&plan, site, form, server_cpu).await?;
-            book.write(began(laboratory.machine()?))?;
-            runner::run(&plan, form, &part, &mut laboratory, &mut book, display).await?;
-        } else {
-            let mut laboratory = Statements::set_up(&plan, form, server_cpu).await?;
-            book.write(began(laboratory.machine()?))?;
-            runner::run(&plan, form, &part, &mut laboratory, &mut book, display).await?;
-        }
-        book.write(Line::Ended { moment: machine::Moment::now() })?;
+        measure(&plan, (form, &part), &mut book, server_cpu, display).await?;
     }
     let mut text = String::from("\n");
     for (goal, verdict) in plan.goal.iter().zip(verdict::judge(&plan, form, book.results())) {
@@ -408,7 +344,7 @@ fn write_report(arguments: &ReportArguments) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
 
@@ -420,16 +356,16 @@ mod tests {
 
     #[test]
     fn an_experiment_is_run_by_its_plan_or_by_a_command_of_its_own() {
+        Bench::command().debug_assert();
         let read = |words: &[&str]| Bench::try_parse_from([&["bench", "run"], words].concat());
         let ByPlan::Run { own: None, plan } = read(&["flash-sale", "--short"]).unwrap().command else {
             panic!("it has a plan")
         };
         assert_eq!((plan.name.as_deref(), plan.short), (Some("flash-sale"), true));
-        let ByPlan::Run { own: Some(Own::Classes(_)), .. } =
-            read(&["classes", "--only", "5"]).unwrap().command
-        else {
+        let ByPlan::Run { own: Some(own), .. } = read(&["classes", "--only", "5"]).unwrap().command else {
             panic!("it has a command")
         };
+        assert!(matches!(*own, Planless::Classes(_)));
         assert!(read(&[]).is_err(), "nothing says which");
     }
 }

@@ -17,7 +17,8 @@ use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::{Client, Target};
 use crate::stats::percentile;
-use crate::table::{Figures, seconds};
+use crate::table::{count, seconds};
+use crate::turns::{Flags, Row};
 
 /// Reports sent at once.
 pub const REPORTS: usize = 40;
@@ -96,32 +97,50 @@ impl HoldUp {
         self.first_seconds - direct(0.5) <= FIRST_GOAL.as_secs_f64()
             && percentile(&self.later_seconds, 1.0) - direct(1.0) <= LATER_GOAL.as_secs_f64()
     }
+
+    fn verdict(&self) -> String {
+        let word = if self.is_within_goals() { "reached" } else { "missed" };
+        let (kind, goals) = (self.kind.name(), "hold-up of the first at most");
+        format!(
+            "  {kind}: the goals ({goals} {FIRST_GOAL:?}, of any later one at most {LATER_GOAL:?}) are {word}.\n"
+        )
+    }
 }
+
+const ROWS: &[Row<HoldUp>] = &[
+    Row::new("reports running", |it| it.running as f64, count),
+    Row::new("first SELECT 1 through the gate", |it| it.first_seconds, seconds),
+    Row::new("later ones, median", |it| percentile(&it.later_seconds, 0.5), seconds),
+    Row::new("  directly, median", |it| percentile(&it.direct_seconds, 0.5), seconds),
+    Row::new("later ones, 99th percentile", |it| percentile(&it.later_seconds, 0.99), seconds),
+    Row::new("  directly, 99th percentile", |it| percentile(&it.direct_seconds, 0.99), seconds),
+    Row::new("later ones, worst", |it| percentile(&it.later_seconds, 1.0), seconds),
+    Row::new("  directly, worst", |it| percentile(&it.direct_seconds, 1.0), seconds),
+];
 
 /// Measures both kinds of report, each with a fresh gate.
 ///
 /// # Errors
 /// If the server or a gatekeeper doesn't start, or a statement fails.
-pub async fn run(server_cpu: Option<usize>, display: &Display) -> Result<Vec<HoldUp>, Error> {
-    display
-        .say(&format!("\n  Forty reports of {REPORT_SECONDS} s each, at once, and a SELECT 1 behind them\n"));
-    let mut results = Vec::new();
-    for kind in [Kind::Sleeping, Kind::Computing] {
-        display.now(kind.name());
-        let options = PrivateServerOptions { cpu: server_cpu, ..PrivateServerOptions::default() };
-        let server = blocking(move || Ok(PrivateServer::start(&options)?)).await?;
-        let upstream = server.port();
-        let gatekeeper = blocking(move || Gatekeeper::start(upstream, &[])).await?;
-        results.push(measure(kind, &server, &gatekeeper).await?);
-    }
-    Ok(results)
+pub async fn run(options: &Flags, display: &Display) -> Result<String, Error> {
+    let kinds = [Kind::Sleeping, Kind::Computing];
+    let mut report = options.report("reports", &kinds.map(Kind::name), ROWS)?;
+    let times = (options.rounds(1), Duration::from_secs(30));
+    let section = report
+        .measure("", times, display, async |at| {
+            let server = PrivateServerOptions { cpu: options.cpu, ..PrivateServerOptions::default() };
+            let server = blocking(move || Ok(PrivateServer::start(&server)?)).await?;
+            let upstream = server.port();
+            let gatekeeper = blocking(move || Gatekeeper::start(upstream, &[])).await?;
+            measure(kinds[at.variant], &server, &gatekeeper).await
+        })
+        .await?;
+    let judged: String = section.turns.iter().flatten().map(HoldUp::verdict).collect();
+    Ok(report.table() + &judged)
 }
 
 /// One kind of report behind one gate.
-///
-/// # Errors
-/// If a connection can't be opened or a statement fails.
-pub async fn measure(kind: Kind, server: &PrivateServer, gatekeeper: &Gatekeeper) -> Result<HoldUp, Error> {
+async fn measure(kind: Kind, server: &PrivateServer, gatekeeper: &Gatekeeper) -> Result<HoldUp, Error> {
     let direct = Target::parse(&server.dsn())?.connect().await?;
     direct.simple_query(BUSY_FUNCTION).await.map_err(Error::database("creating the report"))?;
     let gate = Target::parse(&server.dsn_through(gatekeeper.port()))?;
@@ -173,35 +192,6 @@ async fn running(direct: &Client, kind: Kind) -> Result<i64, Error> {
     Ok(counted.concat().parse().unwrap_or_default())
 }
 
-/// The figures as a table, with a verdict computed from them.
-pub fn text(results: &[HoldUp]) -> String {
-    let names: Vec<String> = results.iter().map(|result| result.kind.name().to_owned()).collect();
-    let mut figures = Figures::new(&names);
-    let row = |figures: &mut Figures, label: &str, of: &dyn Fn(&HoldUp) -> String| {
-        figures.row(label, results.iter().map(of));
-    };
-    row(&mut figures, "reports running", &|result| result.running.to_string());
-    row(&mut figures, "first SELECT 1 through the gate", &|result| seconds(result.first_seconds));
-    for (label, fraction) in [("median", 0.5), ("99th percentile", 0.99), ("worst", 1.0)] {
-        row(&mut figures, &format!("later ones, {label}"), &|result| {
-            seconds(percentile(&result.later_seconds, fraction))
-        });
-        row(&mut figures, &format!("  directly, {label}"), &|result| {
-            seconds(percentile(&result.direct_seconds, fraction))
-        });
-    }
-    let mut text: String = figures.to_string().lines().map(|line| format!("  {line}\n")).collect();
-    for result in results {
-        let word = if result.is_within_goals() { "reached" } else { "missed" };
-        text.push_str(&format!(
-            "  {}: the goals (hold-up of the first at most {FIRST_GOAL:?}, of any later one at most {LATER_GOAL:?}) are \
-             {word}.\n",
-            result.kind.name()
-        ));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_text_says_whether_the_goals_are_reached() {
-        let text = text(&[hold_up(0.001, 0.001, 0.001), hold_up(1.0, 0.001, 0.001)]);
-        assert!(text.contains("are reached") && text.contains("are missed"), "{text}");
+        assert!(hold_up(0.001, 0.001, 0.001).verdict().contains("are reached"));
+        assert!(hold_up(1.0, 0.001, 0.001).verdict().contains("are missed"));
     }
 }

@@ -4,19 +4,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use clap::{Args, value_parser};
 use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 use testbed::process::resident_memory;
 
 use crate::Error;
-use crate::alternate::{Display, alternate};
+use crate::alternate::Display;
 use crate::blocking::blocking;
 use crate::encryption::{Identity, Trust};
 use crate::gatekeeper::Gatekeeper;
 use crate::load::{Client, Target};
 use crate::pgbench::{self, Amount, Protocol, Run};
-use crate::stats::{Rounds, percentile};
-use crate::table::{count, paragraph, ratio, spread};
+use crate::stats::percentile;
+use crate::table::{count, paragraph, ratio};
+use crate::turns::{self, Row};
 
 /// The most resident memory of the gatekeeper for each idle client, in bytes.
 pub const MEMORY_GOAL: f64 = 8.0 * 1024.0;
@@ -27,47 +28,32 @@ const LOGINS: usize = 16;
 /// pgbench's scale.
 const SCALE: u32 = 10;
 
-/// How the experiment is run.
-#[derive(Clone, Copy, Debug)]
+/// Flags of `bench run idle-clients`.
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Clients that are idle.
-    pub clients: u32,
-    /// Clients that work beside them.
-    pub active: u32,
-    /// Rounds of the comparison.
-    pub rounds: usize,
-    /// Transactions of each active client in a turn.
-    pub transactions: u32,
-    /// The server's processor.
-    pub server_cpu: Option<usize>,
+    /// Clients that are connected and say nothing
+    #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u32).range(1..))]
+    clients: u32,
+    /// Clients that work beside them
+    #[arg(long, default_value_t = 500, value_parser = value_parser!(u32).range(1..))]
+    active: u32,
+    /// Transactions of each active client in a turn
+    #[arg(long, default_value_t = 400, value_parser = value_parser!(u32).range(1..))]
+    transactions: u32,
+    /// What all experiments without a plan have.
+    #[command(flatten)]
+    pub turns: turns::Flags,
 }
 
-/// What came of it.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// Idle clients.
-    pub clients: u32,
-    /// Clients that worked.
-    pub active: u32,
-    /// Resident memory of the gatekeeper for each idle client, in bytes; each had run a statement.
-    pub bytes_per_client: f64,
-    /// Resident memory before the first of them, in bytes.
-    pub bytes_before: f64,
-    /// Resident memory for each of as many idle clients with TLS, in bytes.
-    pub bytes_per_encrypted_client: f64,
-    /// Throughput of the active ones alone, by round.
-    pub alone: Vec<f64>,
-    /// Throughput beside the idle ones, by round.
-    pub beside: Vec<f64>,
-}
+const ROWS: &[Row<f64>] = &[Row::compared("transactions a second", |tps| *tps, count)];
 
 /// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start, or a connection or transaction fails.
-pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
+pub async fn run(options: &Options, display: &Display) -> Result<String, Error> {
     display.now("starting a server and two gatekeepers");
-    let cpu = options.server_cpu;
+    let cpu = options.turns.cpu;
     let clients_max = options.clients + options.active + 100;
     // The logins aren't what is measured: without a password they take a tenth of the time.
     let start = move || {
@@ -94,23 +80,41 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
         rate: None,
         scripts: &[],
     };
-    let results = alternate(options.rounds, &[Duration::from_secs(5); 2], async |at, left| {
-        display.now(format!("{} active clients: {left:.0?} to go", options.active));
-        let (server, port) = (Arc::clone(&server), ports[at.variant]);
-        blocking(move || pgbench::run(&server, port, &run)).await.map(|outcome| outcome.tps)
-    })
-    .await?;
+    let mut report = options.turns.report("idle-clients", &["alone", "beside the idle ones"], ROWS)?;
+    let times = (options.turns.rounds(5), Duration::from_secs(5));
+    let section = report
+        .measure("", times, display, async |at| {
+            let (server, port) = (Arc::clone(&server), ports[at.variant]);
+            blocking(move || pgbench::run(&server, port, &run)).await.map(|outcome| outcome.tps)
+        })
+        .await?;
+    let throughput = percentile(&section.ratios(1, 0, |tps| *tps), 0.5);
     let lost = clients.iter().chain([&first]).filter(|client| client.is_closed()).count();
     if lost > 0 {
         return Err(Error::Experiment(format!("{lost} idle clients were cut off")));
     }
     drop((clients, first, crowded));
     display.now(format!("connecting {} clients with TLS", options.clients));
-    let bytes_per_encrypted_client = encrypted(&server, options.clients, clients_max).await?;
-    let mut results = results.into_iter();
-    let (alone, beside) = (results.next().unwrap_or_default(), results.next().unwrap_or_default());
-    let (clients, active) = (options.clients, options.active);
-    Ok(Report { clients, active, bytes_per_client, bytes_before, bytes_per_encrypted_client, alone, beside })
+    let with_tls = encrypted(&server, options.clients, clients_max).await?;
+    let memory = format!(
+        "{} idle clients take {:.1} KiB of the gatekeeper's memory each, beside {:.1} MiB; with TLS {:.1} KiB.",
+        count(f64::from(options.clients)),
+        bytes_per_client / 1024.0,
+        bytes_before / 1024.0 / 1024.0,
+        with_tls / 1024.0
+    );
+    Ok(report.table() + "\n" + &paragraph(&memory) + &paragraph(&verdict(bytes_per_client, throughput)))
+}
+
+fn verdict(bytes: f64, throughput: f64) -> String {
+    let reached = |is: bool| if is { "reached" } else { "missed" };
+    format!(
+        "Goals: at most {:.0} KiB for each idle client ({}); beside them at least {THROUGHPUT_GOAL} of the throughput ({}: {}).",
+        MEMORY_GOAL / 1024.0,
+        reached(bytes <= MEMORY_GOAL),
+        reached(throughput >= THROUGHPUT_GOAL),
+        ratio(throughput),
+    )
 }
 
 /// Resident memory for each of so many idle clients with TLS, in bytes.
@@ -182,55 +186,13 @@ impl Way {
     }
 }
 
-impl Report {
-    /// Throughput beside the idle clients as a part of that without them: the median of the rounds' ratios.
-    pub fn throughput_ratio(&self) -> f64 {
-        let ratios: Vec<f64> =
-            self.beside.iter().zip(&self.alone).map(|(with, without)| with / without).collect();
-        percentile(&ratios, 0.5)
-    }
-
-    /// The figures, with a verdict computed from them.
-    pub fn text(&self) -> String {
-        let reached = |is: bool| if is { "reached" } else { "missed" };
-        let throughput = self.throughput_ratio();
-        paragraph(&format!(
-            "{} idle clients take {:.1} KiB of the gatekeeper's memory each, beside {:.1} MiB (goal: at most {:.0} KiB, \
-             {}); with TLS {:.1} KiB.",
-            count(f64::from(self.clients)),
-            self.bytes_per_client / 1024.0,
-            self.bytes_before / 1024.0 / 1024.0,
-            MEMORY_GOAL / 1024.0,
-            reached(self.bytes_per_client <= MEMORY_GOAL),
-            self.bytes_per_encrypted_client / 1024.0
-        )) + &paragraph(&format!(
-            "{} active clients: {} transactions per second alone, {} beside the idle ones: {} times as many (goal: at \
-             least {THROUGHPUT_GOAL}, {}).",
-            self.active,
-            spread(Rounds::of(&self.alone), count),
-            spread(Rounds::of(&self.beside), count),
-            ratio(throughput),
-            reached(throughput >= THROUGHPUT_GOAL)
-        ))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn verdicts_come_from_the_figures() {
-        let report = |bytes_per_client: f64, beside: f64| Report {
-            clients: 10_000,
-            active: 500,
-            bytes_per_client,
-            bytes_before: 1e7,
-            bytes_per_encrypted_client: 2e4,
-            alone: vec![100.0, 200.0],
-            beside: vec![beside, 2.0 * beside],
-        };
-        assert_eq!(report(8_000.0, 96.0).text().matches("reached").count(), 2);
-        assert_eq!(report(8_200.0, 94.0).text().matches("missed").count(), 2);
+        assert_eq!(verdict(8_000.0, 0.96).matches("reached").count(), 2);
+        assert_eq!(verdict(8_200.0, 0.94).matches("missed").count(), 2);
     }
 }

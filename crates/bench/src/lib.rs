@@ -10,7 +10,6 @@ mod encryption;
 pub mod error;
 pub mod experiment;
 mod files;
-pub mod flash_sale;
 pub mod gatekeeper;
 pub mod hold_up;
 pub mod http;
@@ -25,9 +24,9 @@ pub mod shop;
 pub mod srpt;
 pub mod stall;
 pub mod stats;
-mod story;
 pub mod sysbench;
 pub mod table;
+pub mod turns;
 pub mod viewer;
 
 pub use error::Error;

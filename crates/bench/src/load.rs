@@ -8,12 +8,11 @@
 //! the mistake known as coordinated omission. A request that isn't answered within its time-out is given up
 //! and charged at the full time-out.
 //!
-//! **Closed loop.** N clients, each sending its next request as soon as the last one was answered: how much
-//! work can this server do at that concurrency? A crowd is the same with all that clients do besides: they
-//! think, wait only so long, try again, connect anew, and come in groups.
+//! **Closed loop.** A crowd: N clients, each sending its next request as soon as the last one was answered,
+//! with all that clients do besides: they think, wait only so long, try again, connect anew, and come in
+//! groups.
 
 mod client;
-mod closed;
 mod connections;
 mod crowd;
 mod execution;
@@ -28,11 +27,10 @@ mod usage;
 use std::time::Duration;
 
 pub use client::{Client, Target};
-pub use closed::{ClosedOutcome, little_residual, run_closed};
 pub use connections::ConnectionPool;
 pub use crowd::{Connecting, Crowd, CrowdOutcome, Group, Served, run_errand};
 pub use mix::{Draw, Mix, RequestType, Statement, Unit, VALUES_MAX};
-pub use open::{OpenOutcome, OpenRun, Progress};
+pub use open::{OpenOutcome, OpenRun};
 pub use said::{DatabaseError, REFUSED};
 pub use schedule::{ARRIVALS_MAX, Arrival, Schedule};
 pub use speed::SpeedMeter;

@@ -4,14 +4,14 @@
 //! their connections; a request that finds no connection free opens another one, as new visitors do. Asked
 //! is whether as many get their answer in time as at best, whether memory stays where it was, and what
 //! clients without an answer cost, left unread or refused. What an answered refusal costs beside a request
-//! that is passed on is measured without a quota ([`Refusals`]).
+//! that is passed on is measured without a quota.
 
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use clap::Args;
 use serde::Serialize;
 use testbed::confinement::{Bounds, Confinement, Share};
 use testbed::process::resident_memory;
@@ -19,20 +19,18 @@ use testbed::process::resident_memory;
 use crate::Error;
 use crate::alternate::Display;
 use crate::blocking::blocking;
-use crate::files::write_figures;
 use crate::gatekeeper::{Gatekeeper, left_unread};
 use crate::http::{
     Beyond, ClosedRun, Connections, Counted, HaProxy, HaProxyRole, Habits, Nginx, NginxRole, OpenRun, Origin,
     Request, closed, hold_up, knock, write_files,
 };
 use crate::load::Outcome;
-use crate::stats::{Rounds, percentile};
-use crate::table::{Figures, count, paragraph, ratio, spread};
+use crate::stats::percentile;
+use crate::table::{count, paragraph, ratio, seconds};
+use crate::turns::{self, Row, Section, cell};
 
 /// The part of a processor that the gate may use.
 const SHARE: Share = Share { part: 0.1, period: Duration::from_millis(100) };
-/// The usual loads, as multiples of what it can do.
-pub const LOADS: [f64; 6] = [0.5, 0.8, 1.0, 2.0, 5.0, 10.0];
 /// How long a client waits.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The most connections of all clients together; beyond the gate's default, so that its bound is met too.
@@ -50,19 +48,15 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// How often memory is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How the experiment is run.
-#[derive(Clone, Debug)]
+/// Flags of `bench run own-overload`.
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// How long each load is offered.
-    pub window: Duration,
-    /// The loads, as multiples of what it can do, in this order.
-    pub loads: Vec<f64>,
-    /// Rounds of the comparison of refusals.
-    pub rounds: usize,
-    /// The gate's processor.
-    pub gate_cpu: Option<usize>,
-    /// Directory for the figures.
-    pub output: PathBuf,
+    /// The loads, as multiples of what the gate can do
+    #[arg(long, value_delimiter = ',', default_values_t = [0.5, 0.8, 1.0, 2.0, 5.0, 10.0])]
+    loads: Vec<f64>,
+    /// What all experiments without a plan have.
+    #[command(flatten)]
+    pub turns: turns::Flags,
 }
 
 /// One load.
@@ -108,23 +102,37 @@ pub struct Offered {
     pub lag: f64,
 }
 
-/// The whole experiment.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// By load.
-    pub loads: Vec<Offered>,
-    /// What refusals that are answered cost.
-    pub refusals: Refusals,
+const fn mib(bytes: f64) -> f64 {
+    bytes / 1_048_576.0
 }
+
+const ROWS: &[Row<Offered>] = &[
+    Row::new("answered in time", |offered| offered.goodput, count),
+    Row::new("as a part of a closed loop's just before", Offered::kept, ratio),
+    Row::new("refused", |offered| offered.refused, count),
+    Row::new("offered per second", |offered| offered.offered, count),
+    Row::new("in a closed loop just before", |offered| offered.capacity, count),
+    Row::new("not answered in time", |offered| offered.timed_out, count),
+    Row::new("broken off", |offered| offered.failed, count),
+    Row::new("processor, ms of each second", |offered| offered.used * 1e3, count),
+    Row::new("connections made", |offered| offered.connected, count),
+    Row::new("connections ended by the gate", |offered| offered.ended, count),
+    Row::new("connections reset by clients", |offered| offered.reset, count),
+    Row::new("closed unread by the gate", |offered| offered.closed, count),
+    Row::new("gone when it was their turn", |offered| offered.gone, count),
+    Row::new("95th percentile of the answered", |offered| offered.p95, seconds),
+    Row::new("for each unserved, µs", |offered| offered.unserved_cost * 1e6, |micros| format!("{micros:.2}")),
+    Row::new("most memory, MiB", |offered| mib(offered.memory as f64), |mib| format!("{mib:.1}")),
+];
 
 /// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start, or processor quotas can't be had here.
-pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
+pub async fn run(options: &Options, display: &Display) -> Result<String, Error> {
     let files = tempfile::tempdir().map_err(Error::io("creating a temporary directory"))?;
     write_files(files.path(), &[SIZE])?;
-    let (directory, cpu) = (files.path().to_owned(), options.gate_cpu);
+    let (directory, cpu) = (files.path().to_owned(), options.turns.cpu);
     let (origin, gate, quota) = blocking(move || {
         let origin = Nginx::start(&NginxRole::Files(directory), None)?;
         let gate = Gatekeeper::start_http(origin.port(), &[], cpu)?;
@@ -132,25 +140,23 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
         Ok((origin, gate, quota))
     })
     .await?;
-    let mut loads = Vec::new();
-    for (number, &load) in options.loads.iter().enumerate() {
-        display.now(format!("{load} times what it can do"));
-        // Asked again before each: the machine's own speed changes.
-        let best = closed(busy(gate.port(), vec![gate.pid()], 200, options.window / 2)).await?;
-        tokio::time::sleep(PAUSE).await;
-        let offered = offer(&gate, (best, load), options.window, number as u64).await?;
-        display.say(&format!(
-            "  {load} times what it can do: {} in time a second, of {}, {} refused, {} too late, {} broken off, {:.1} MiB, {:.2} µs for each unserved",
-            count(offered.goodput),
-            count(offered.capacity),
-            count(offered.refused),
-            count(offered.timed_out),
-            count(offered.failed),
-            offered.memory as f64 / 1_048_576.0,
-            offered.unserved_cost * 1e6
-        ));
-        loads.push(offered);
-    }
+    let window = options.turns.window(10.0);
+    let mut loads = options.loads.clone();
+    loads.sort_by(f64::total_cmp);
+    loads.dedup();
+    let names: Vec<String> = loads.iter().map(|load| format!("{load} times")).collect();
+    let mut report = options.turns.report("own-overload", &names, ROWS)?;
+    let times = (options.turns.rounds(1), window * 2);
+    let section = report
+        .measure("", times, display, async |at| {
+            // Asked again before each: the machine's own speed changes.
+            let best = closed(busy(gate.port(), vec![gate.pid()], 200, window / 2)).await?;
+            tokio::time::sleep(PAUSE).await;
+            let seed = (at.round * loads.len() + at.variant) as u64;
+            offer(&gate, (best, loads[at.variant]), window, seed).await
+        })
+        .await?;
+    let judged = verdict(&loads, section);
     blocking(move || {
         // The group can only go once nobody is in it.
         drop(gate);
@@ -158,10 +164,8 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
         Ok(())
     })
     .await?;
-    let refusals = measure_refusals(&origin, options, display).await?;
-    let report = Report { loads, refusals };
-    report.write(&options.output)?;
-    Ok(report)
+    let refusals = refusals(&origin, options, display).await?;
+    Ok(report.table() + "\n" + &paragraph(&judged) + "\n" + &refusals)
 }
 
 fn request() -> Vec<u8> {
@@ -272,114 +276,70 @@ impl Offered {
     }
 }
 
-impl Report {
-    fn write(&self, output: &Path) -> Result<(), Error> {
-        write_figures(self, output, "own-overload")
-    }
+/// A figure of each load: the median of its rounds.
+fn medians(loads: &[f64], section: &Section<Offered>, figure: fn(&Offered) -> f64) -> Vec<(f64, f64)> {
+    loads.iter().zip(0..).map(|(&load, number)| (load, section.median(number, figure))).collect()
+}
 
-    /// A figure of each load, in ascending order: the median where one was offered several times.
-    fn medians(&self, figure: fn(&Offered) -> f64) -> Vec<(f64, f64)> {
-        let mut loads: Vec<f64> = self.loads.iter().map(|offered| offered.load).collect();
-        loads.sort_by(f64::total_cmp);
-        loads.dedup();
-        let figures_of = |load: f64| {
-            let same = self.loads.iter().filter(|offered| offered.load == load);
-            same.map(figure).collect::<Vec<f64>>()
-        };
-        loads.into_iter().map(|load| (load, percentile(&figures_of(load), 0.5))).collect()
-    }
+/// What one that isn't served costs at the highest load, in seconds, and as a part of one that is. None where
+/// that is no overload.
+fn unserved(loads: &[f64], section: &Section<Offered>) -> Option<(f64, f64)> {
+    let (load, cost) = *medians(loads, section, |offered| offered.unserved_cost).last()?;
+    let (_, part) = *medians(loads, section, |offered| offered.unserved_cost / offered.served_cost).last()?;
+    (load > 1.0).then_some((cost, part))
+}
 
-    /// What one that isn't served costs at the highest load, in seconds, and as a part of one that is. None
-    /// where that is no overload.
-    fn unserved(&self) -> Option<(f64, f64)> {
-        let (load, cost) = *self.medians(|offered| offered.unserved_cost).last()?;
-        let (_, part) = *self.medians(|offered| offered.unserved_cost / offered.served_cost).last()?;
-        (load > 1.0).then_some((cost, part))
+/// Goodput at the highest load as a part of the best, and the least from saturation on. None without a load
+/// up to saturation and one beyond it: the best of overloads alone is what is to be judged.
+fn kept(loads: &[f64], section: &Section<Offered>) -> Option<(f64, f64)> {
+    let kept = medians(loads, section, Offered::kept);
+    let (lowest, highest) = (kept.first()?, kept.last()?);
+    if lowest.0 > 1.0 || highest.0 <= 1.0 {
+        return None;
     }
+    let best = kept.iter().map(|&(_, kept)| kept).fold(f64::MIN_POSITIVE, f64::max);
+    let overloads = kept.iter().filter(|(load, _)| *load >= 1.0);
+    let least = overloads.map(|&(_, kept)| kept).fold(best, f64::min);
+    Some((highest.1 / best, least / best))
+}
 
-    /// Goodput at the highest load as a part of the best, and the least from saturation on. None without a
-    /// load up to saturation and one beyond it: the best of overloads alone is what is to be judged.
-    fn kept(&self) -> Option<(f64, f64)> {
-        let kept = self.medians(Offered::kept);
-        let (lowest, highest) = (kept.first()?, kept.last()?);
-        if lowest.0 > 1.0 || highest.0 <= 1.0 {
-            return None;
+fn verdict(loads: &[f64], section: &Section<Offered>) -> String {
+    let judged = |is: bool| if is { "reached" } else { "missed" };
+    let highest = loads.last().copied().unwrap_or_default();
+    let goodput = match kept(loads, section) {
+        Some((kept, least)) => format!(
+            "At {highest} times what it can do {} of the best goodput is left (goal: {GOODPUT_GOAL}, {}), and from saturation on \
+             never less than {}, each beside what it can do at that moment.",
+            ratio(kept),
+            judged(kept >= GOODPUT_GOAL),
+            ratio(least),
+        ),
+        None => {
+            "What is left of the best goodput is not judged: that takes a load of 1 or less, and one of more."
+                .to_owned()
         }
-        let best = kept.iter().map(|&(_, kept)| kept).fold(f64::MIN_POSITIVE, f64::max);
-        let overloads = kept.iter().filter(|(load, _)| *load >= 1.0);
-        let least = overloads.map(|&(_, kept)| kept).fold(best, f64::min);
-        Some((highest.1 / best, least / best))
-    }
-
-    /// The figures as a table, with verdicts computed from them.
-    pub fn text(&self) -> String {
-        let names: Vec<String> = self.loads.iter().map(|offered| format!("{} times", offered.load)).collect();
-        let mut figures = Figures::new(&names);
-        let mut row = |label: &str, figure: fn(&Offered) -> f64, show: fn(f64) -> String| {
-            figures.row(label, self.loads.iter().map(|offered| show(figure(offered))));
-        };
-        row("offered per second", |offered| offered.offered, count);
-        row("in a closed loop just before", |offered| offered.capacity, count);
-        row("answered in time", |offered| offered.goodput, count);
-        row("as a part of that", Offered::kept, ratio);
-        row("refused", |offered| offered.refused, count);
-        row("not answered in time", |offered| offered.timed_out, count);
-        row("broken off", |offered| offered.failed, count);
-        row("processor, ms of each second", |offered| offered.used * 1e3, |used| format!("{used:.0}"));
-        row("connections made", |offered| offered.connected, count);
-        row("connections ended by the gate", |offered| offered.ended, count);
-        row("connections reset by clients", |offered| offered.reset, count);
-        row("closed unread by the gate", |offered| offered.closed, count);
-        row("gone when it was their turn", |offered| offered.gone, count);
-        row("95th percentile of the answered", |offered| offered.p95, crate::table::seconds);
-        row("for each unserved, µs", |offered| offered.unserved_cost * 1e6, |micros| format!("{micros:.2}"));
-        row("most memory, MiB", |offered| offered.memory as f64 / 1_048_576.0, |mib| format!("{mib:.1}"));
-        let table: String = figures.to_string().lines().map(|line| format!("  {line}\n")).collect();
-        table + "\n" + &paragraph(&self.verdict())
-    }
-
-    fn verdict(&self) -> String {
-        let judged = |is: bool| if is { "reached" } else { "missed" };
-        let highest = self.loads.iter().map(|offered| offered.load).fold(0.0, f64::max);
-        let goodput = match self.kept() {
-            Some((kept, least)) => format!(
-                "At {highest} times what it can do {} of the best goodput is left (goal: {GOODPUT_GOAL}, {}), and from saturation on \
-                 never less than {}, each beside what it can do at that moment.",
-                ratio(kept),
-                judged(kept >= GOODPUT_GOAL),
-                ratio(least),
-            ),
-            None => "What is left of the best goodput is not judged: that takes a load of 1 or less, and one of more.".to_owned(),
-        };
-        let unserved = match self.unserved() {
-            Some((cost, part)) => format!(
-                "One that isn't served at {highest} times takes {:.2} µs of the gate's processor, whatever became of it: {part:.3} of one \
-                 that is (goal: less than {REFUSAL_GOAL}, {}).",
-                cost * 1e6,
-                judged(part < REFUSAL_GOAL),
-            ),
-            None => {
-                "What one costs that isn't served is not judged: that takes a load of more than 1.".to_owned()
-            }
-        };
-        format!("{goodput} {unserved} {}", self.refusals.told())
-    }
+    };
+    let unserved = match unserved(loads, section) {
+        Some((cost, part)) => format!(
+            "One that isn't served at {highest} times takes {:.2} µs of the gate's processor, whatever became of it: {part:.3} of one \
+             that is (goal: less than {REFUSAL_GOAL}, {}).",
+            cost * 1e6,
+            judged(part < REFUSAL_GOAL),
+        ),
+        None => {
+            "What one costs that isn't served is not judged: that takes a load of more than 1.".to_owned()
+        }
+    };
+    format!("{goodput} {unserved}")
 }
 
-/// Processor time of each, in seconds, by round, without a quota.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Refusals {
-    /// The gate passes a request on.
-    pub passed: Vec<f64>,
-    /// The gate answers 503.
-    pub refused: Vec<f64>,
-    /// HAProxy passes a request on.
-    pub haproxy_passed: Vec<f64>,
-    /// HAProxy answers 503 (`http-request return`).
-    pub haproxy_refused: Vec<f64>,
-    /// HAProxy closes a connection at once (`tcp-request connection reject`).
-    pub haproxy_rejected: Vec<f64>,
-}
+/// What a refusal that is answered costs beside a request that is passed on, without a quota; HAProxy passes
+/// on, answers 503 (`http-request return`), and closes at once (`tcp-request connection reject`).
+const REFUSALS: [&str; 5] =
+    ["the gate passes on", "the gate refuses", "HAProxy passes on", "HAProxy refuses", "HAProxy closes"];
+
+const COSTS: &[Row<f64>] =
+    &[Row::new("processor time of each", |cost| *cost, |seconds| format!("{:.1} µs", seconds * 1e6))];
 
 /// What is started for it.
 struct Proxies {
@@ -409,27 +369,34 @@ impl Proxies {
 
 /// Measures them in turns. The gate refuses because the only request that it may let in never ends, and one
 /// waits already.
-///
-/// # Errors
-/// If something doesn't start, or answers otherwise.
-async fn measure_refusals(origin: &Nginx, options: &Options, display: &Display) -> Result<Refusals, Error> {
-    let (port, cpu) = (origin.port(), options.gate_cpu);
+async fn refusals(origin: &Nginx, options: &Options, display: &Display) -> Result<String, Error> {
+    let (port, cpu) = (origin.port(), options.turns.cpu);
     let proxies = blocking(move || Proxies::start(port, cpu)).await?;
     // Half an hour of a processor: the origin is ended long before.
     let holding = hold_up(proxies.refusing.port(), "/long?work=1800000000").await?;
-    let (mut found, window) = (Refusals::default(), options.window / 4);
+    let window = options.turns.window(10.0) / 4;
+    let mut report = options.turns.report("refusals", &REFUSALS, COSTS)?;
+    let (passing, refusing) = (&proxies.passing, &proxies.refusing);
     let [passes, refuses, rejects] = &proxies.haproxy;
-    for round in 0..options.rounds {
-        display.now(format!("what a refusal costs: round {} of {}", round + 1, options.rounds));
-        let (gate, pids) = (&proxies.passing, vec![proxies.passing.pid()]);
-        found.passed.push(closed(busy(gate.port(), pids, 200, window)).await?.cost);
-        let (gate, pids) = (&proxies.refusing, vec![proxies.refusing.pid()]);
-        found.refused.push(closed(busy(gate.port(), pids, 503, window)).await?.cost);
-        found.haproxy_passed.push(closed(busy(passes.port(), passes.pids(), 200, window)).await?.cost);
-        found.haproxy_refused.push(closed(busy(refuses.port(), refuses.pids(), 503, window)).await?.cost);
-        let rejected = knock(rejects.port(), BUSY_CLIENTS, window, rejects.pids()).await?;
-        found.haproxy_rejected.push(rejected.cost);
-    }
+    let section = report
+        .measure("", (options.turns.rounds(5), window), display, async |at| {
+            let counted = match at.variant {
+                0 => closed(busy(passing.port(), vec![passing.pid()], 200, window)).await?,
+                1 => closed(busy(refusing.port(), vec![refusing.pid()], 503, window)).await?,
+                2 => closed(busy(passes.port(), passes.pids(), 200, window)).await?,
+                3 => closed(busy(refuses.port(), refuses.pids(), 503, window)).await?,
+                _ => knock(rejects.port(), BUSY_CLIENTS, window, rejects.pids()).await?,
+            };
+            Ok(counted.cost)
+        })
+        .await?;
+    let part = |of, whole| cell(&section.ratios(of, whole, |cost| *cost), ratio);
+    let parts = format!(
+        "Without a quota a refusal takes {} of a request that the gate passes on; HAProxy's {}, and where it closes unread {}.",
+        part(1, 0),
+        part(3, 2),
+        part(4, 2),
+    );
     drop(holding);
     blocking(move || {
         let Proxies { passing, refusing, haproxy, stalled } = proxies;
@@ -438,34 +405,7 @@ async fn measure_refusals(origin: &Nginx, options: &Options, display: &Display) 
         Ok(())
     })
     .await?;
-    Ok(found)
-}
-
-impl Refusals {
-    /// In words.
-    fn told(&self) -> String {
-        let micros = |seconds: f64| format!("{:.1} µs", seconds * 1e6);
-        let of_rounds = |rounds: &[f64]| spread(Rounds::of(rounds), micros);
-        let part = |of: &[f64], whole: &[f64]| spread(Self::part(of, whole), ratio);
-        let Self { passed, refused, haproxy_passed, haproxy_refused, haproxy_rejected } = self;
-        format!(
-            "Without a quota, a request that is passed on takes {}, a refusal that is answered {}: {} of it. HAProxy passes one \
-             on for {}, answers 503 for {}, {} of it, and closes a new connection unread for {}, {} of it.",
-            of_rounds(passed),
-            of_rounds(refused),
-            part(refused, passed),
-            of_rounds(haproxy_passed),
-            of_rounds(haproxy_refused),
-            part(haproxy_refused, haproxy_passed),
-            of_rounds(haproxy_rejected),
-            part(haproxy_rejected, haproxy_passed),
-        )
-    }
-
-    /// What the one costs as a part of the other, of each round.
-    fn part(of: &[f64], whole: &[f64]) -> Rounds {
-        Rounds::of(&of.iter().zip(whole).map(|(of, whole)| of / whole).collect::<Vec<_>>())
-    }
+    Ok(report.table() + "\n" + &paragraph(&parts))
 }
 
 #[cfg(test)]
@@ -494,38 +434,33 @@ mod tests {
             gone: 0.0,
             lag: 0.0,
         };
-        let one = || vec![20e-6];
-        let refusals = Refusals {
-            passed: one(),
-            refused: one(),
-            haproxy_passed: one(),
-            haproxy_refused: one(),
-            haproxy_rejected: one(),
-        };
-        let report = |loads: &[(f64, f64)]| Report {
-            loads: loads.iter().map(|&(load, goodput)| offered(load, goodput)).collect(),
-            refusals: refusals.clone(),
+        let report = |turns: &[(f64, &[f64])]| {
+            let loads: Vec<f64> = turns.iter().map(|turn| turn.0).collect();
+            let of =
+                |&(load, goodputs): &(f64, &[f64])| goodputs.iter().map(|&it| offered(load, it)).collect();
+            (loads, Section { name: String::new(), turns: turns.iter().map(of).collect() })
         };
         let is_about = |found: Option<(f64, f64)>, kept: f64, least: f64| {
             found.is_some_and(|found| (found.0 - kept).abs() < 1e-9 && (found.1 - least).abs() < 1e-9)
         };
-        let usual = report(&[(0.5, 50.0), (1.0, 100.0), (2.0, 92.0), (10.0, 95.0)]);
-        assert!(is_about(usual.kept(), 0.95, 0.92), "{:?}", usual.kept());
-        assert_eq!(usual.verdict().matches("reached").count(), 2, "{}", usual.verdict());
-        // In any order, and the median of what was offered several times: neither the last cell nor the
-        // luckiest.
-        let turns =
-            [(10.0, 80.0), (1.0, 100.0), (1.0, 140.0), (10.0, 30.0), (1.0, 90.0), (10.0, 70.0), (0.5, 50.0)];
-        let repeated = report(&turns);
-        assert!(is_about(repeated.kept(), 0.7, 0.7), "{:?}", repeated.kept());
-        assert!(repeated.verdict().starts_with("At 10 times"), "{}", repeated.verdict());
+        let (loads, usual) = report(&[(0.5, &[50.0]), (1.0, &[100.0]), (2.0, &[92.0]), (10.0, &[95.0])]);
+        assert!(is_about(kept(&loads, &usual), 0.95, 0.92), "{:?}", kept(&loads, &usual));
+        let said = verdict(&loads, &usual);
+        assert_eq!(said.matches("reached").count(), 2, "{said}");
+        // The median of what was offered several times: neither the last round nor the luckiest.
+        let (loads, repeated) =
+            report(&[(0.5, &[50.0]), (1.0, &[100.0, 140.0, 90.0]), (10.0, &[80.0, 30.0, 70.0])]);
+        assert!(is_about(kept(&loads, &repeated), 0.7, 0.7), "{:?}", kept(&loads, &repeated));
+        assert!(verdict(&loads, &repeated).starts_with("At 10 times"));
         // Where the best would be what is judged, nothing is.
-        for (loads, judged) in
-            [(&[(10.0, 5.0)][..], 1), (&[(2.0, 9.0), (10.0, 5.0)], 1), (&[(0.5, 50.0), (1.0, 70.0)], 0)]
-        {
-            let report = report(loads);
-            assert_eq!(report.kept(), None);
-            let said = report.verdict();
+        for (turns, judged) in [
+            (&[(10.0, &[5.0][..])][..], 1),
+            (&[(2.0, &[9.0]), (10.0, &[5.0])], 1),
+            (&[(0.5, &[50.0]), (1.0, &[70.0])], 0),
+        ] {
+            let (loads, section) = report(turns);
+            assert_eq!(kept(&loads, &section), None);
+            let said = verdict(&loads, &section);
             assert_eq!(
                 (said.matches("reached").count(), said.matches("not judged").count()),
                 (judged, 2 - judged),

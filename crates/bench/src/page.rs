@@ -7,17 +7,16 @@
 mod laboratory;
 mod site;
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::{Args, value_parser};
 use serde::{Deserialize, Serialize};
-use sim::plot::{Curve, Panel, Plot, Scale};
+use sim::plot::{Panel, Plot, Scale};
 
 use crate::Error;
-use crate::alternate::{Display, Turn, alternate};
-use crate::files::write_figures;
-use crate::stats::Rounds;
-use crate::table::{Figures, count, ratio, seconds, spread};
+use crate::alternate::Display;
+use crate::table::{count, ratio, seconds};
+use crate::turns::{self, Report, Row, Section};
 
 pub use laboratory::{VARIANTS, Variant};
 pub use site::FILES;
@@ -25,15 +24,15 @@ pub use site::FILES;
 /// About how long a cell takes.
 const CELL: Duration = Duration::from_secs(8);
 
-/// How the experiment is run.
-#[derive(Clone, Debug)]
+/// Flags of `bench run page`.
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// How many downloads go on beside the page, one number after the other.
-    pub downloads: Vec<usize>,
-    /// Rounds; every variant has one turn in each.
-    pub rounds: usize,
-    /// Directory for the plot and the figures.
-    pub output: PathBuf,
+    /// Downloads beside the page, each over a connection of its own; several numbers in turn
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 1, 4], value_parser = value_parser!(u32).range(..=100))]
+    downloads: Vec<u32>,
+    /// What all experiments without a plan have.
+    #[command(flatten)]
+    pub turns: turns::Flags,
 }
 
 /// What one page came to; times in seconds since the browser was told to open it.
@@ -62,107 +61,48 @@ pub struct Came {
     pub end: f64,
 }
 
-/// One number of downloads; by variant, then by round.
-#[derive(Clone, Debug, Serialize)]
-pub struct Section {
-    /// How many.
-    pub downloads: usize,
-    /// What was measured.
-    pub pages: Vec<Vec<Painted>>,
-}
-
-/// The whole experiment.
-#[derive(Clone, Debug, Serialize)]
-pub struct PageReport {
-    /// The variants' names.
-    pub variants: Vec<String>,
-    /// One for each number of downloads.
-    pub sections: Vec<Section>,
-}
+const ROWS: &[Row<Painted>] = &[
+    Row::new("painted, all images decoded", |page| page.painted, seconds),
+    Row::new("largest contentful paint", |page| page.largest, seconds),
+    Row::new("first contentful paint", |page| page.first, seconds),
+    Row::new("downloads' Mbit/s since the browser began", |page| page.downloaded * 8.0 / 1e6, ratio),
+];
 
 /// Runs the experiment.
 ///
 /// # Errors
 /// If there can be no link, something doesn't start, or the page didn't come over one connection.
-pub async fn run(options: &Options, display: &Display) -> Result<PageReport, Error> {
-    let mut report = PageReport {
-        variants: VARIANTS.map(|variant| variant.name().to_owned()).to_vec(),
-        sections: Vec::new(),
-    };
+pub async fn run(options: &Options, display: &Display) -> Result<String, Error> {
+    let mut report = options.turns.report("page", &VARIANTS.map(Variant::name), ROWS)?;
     for &downloads in &options.downloads {
-        let pages = alternate(options.rounds, &[CELL; VARIANTS.len()], async |at: Turn, left| {
-            let variant = VARIANTS[at.variant];
-            display.now(format!("{}, {downloads} downloads: {left:.0?} to go", variant.name()));
-            let page = laboratory::paint(variant, downloads).await?;
-            let (name, painted) = (variant.name(), seconds(page.painted));
-            display.say(&format!("    {downloads} downloads, {name}: painted after {painted}"));
-            Ok(page)
-        })
-        .await?;
-        report.sections.push(Section { downloads, pages });
-        // What is measured is kept if somebody interrupts the rest.
-        report.write(&options.output)?;
+        let name = format!("beside {downloads} downloads");
+        let (rounds, count) = (options.turns.rounds(3), downloads as usize);
+        report
+            .measure(&name, (rounds, CELL), display, async |at| {
+                laboratory::paint(VARIANTS[at.variant], count).await
+            })
+            .await?;
+        report.draw("page.svg", &plot(&report))?;
     }
-    Ok(report)
+    Ok(report.table())
 }
 
-type Row = (&'static str, fn(&Painted) -> f64, fn(f64) -> String);
-
-const ROWS: [Row; 4] = [
-    ("painted, all images decoded", |page| page.painted, seconds),
-    ("largest contentful paint", |page| page.largest, seconds),
-    ("first contentful paint", |page| page.first, seconds),
-    ("downloads' Mbit/s since the browser began", |page| page.downloaded * 8.0 / 1e6, ratio),
-];
-
-impl PageReport {
-    fn write(&self, output: &Path) -> Result<(), Error> {
-        write_figures(self, output, "page")?;
-        Ok(self.plot().write(&output.join("page.svg"))?)
-    }
-
-    fn plot(&self) -> Plot {
-        // The first round: a mean of curves shows what no page did.
-        let curve = |rounds: &Vec<Painted>| {
-            let files = rounds.first().map_or(&[][..], |page| &page.files);
-            Curve {
-                points: files.iter().enumerate().map(|(at, file)| (file.end, (at + 1) as f64)).collect(),
-                band: Vec::new(),
-            }
-        };
-        let panel = |section: &Section| {
-            let title = match section.downloads {
-                0 => "Alone: files that have come".to_owned(),
-                1 => "Beside one download".to_owned(),
-                downloads => format!("Beside {downloads} downloads"),
-            };
-            Panel::new(title, Scale::Linear, count, section.pages.iter().map(curve).collect())
-        };
-        let all = self.sections.iter().flat_map(|section| section.pages.iter().flatten());
-        let last = all.filter_map(|page| page.files.last().map(|file| file.end)).fold(0.0, f64::max);
-        Plot {
-            title: format!("A page of {FILES} files in Chromium through 10 Mbit/s"),
-            subtitle: "one HTTP/2 connection; the first round".to_owned(),
-            variants: self.variants.clone(),
-            marks: None,
-            axis: "seconds",
-            seconds: last.ceil().max(1.0),
-            panels: self.sections.iter().map(panel).collect(),
-        }
-    }
-
-    /// The figures as a table.
-    pub fn text(&self) -> String {
-        let mut figures = Figures::new(&self.variants);
-        for section in &self.sections {
-            figures.heading(&format!("{} downloads", section.downloads));
-            for (label, figure, show) in ROWS {
-                let cell = |rounds: &Vec<Painted>| {
-                    spread(Rounds::of(&rounds.iter().map(figure).collect::<Vec<_>>()), show)
-                };
-                figures.row(label, section.pages.iter().map(cell));
-            }
-        }
-        figures.to_string().lines().map(|line| format!("  {line}\n")).collect()
+fn plot(report: &Report<Painted>) -> Plot {
+    let come =
+        |page: &Painted| page.files.iter().zip(1..).map(|(file, at)| (file.end, f64::from(at))).collect();
+    let panel = |section: &Section<Painted>| {
+        let title = format!("files that have come, {}", section.name);
+        Panel::new(title, Scale::Linear, count, section.curves(come))
+    };
+    let all = report.sections.iter().flat_map(|section| section.turns.iter().flatten());
+    let last = all.filter_map(|page| page.files.last().map(|file| file.end)).fold(0.0, f64::max);
+    Plot {
+        title: format!("A page of {FILES} files in Chromium through 10 Mbit/s"),
+        subtitle: "one HTTP/2 connection; the first round".to_owned(),
+        variants: report.variants.clone(),
+        marks: None,
+        axis: "seconds",
+        seconds: last.ceil().max(1.0),
+        panels: report.sections.iter().map(panel).collect(),
     }
 }

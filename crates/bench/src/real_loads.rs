@@ -6,23 +6,22 @@
 //! `place` and `lock`, in an open loop from a cold start. All count from the first request on, and a request
 //! that isn't answered counts with its whole patience.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
 use testbed::postgres::{PrivateServer, PrivateServerOptions};
 
 use crate::Error;
-use crate::alternate::{Display, Turn, alternate};
+use crate::alternate::Display;
 use crate::blocking::blocking;
-use crate::files::write_figures;
 use crate::gatekeeper::Gatekeeper;
 use crate::http::Request;
 use crate::http::pages::{Arrivals, behind};
 use crate::load::Outcome;
 use crate::pgbench::{self, Amount, Protocol};
-use crate::stats::{Rounds, mean};
-use crate::table::{Figures, count, ratio, seconds, spread};
+use crate::stats::mean;
+use crate::table::{count, seconds};
+use crate::turns::{Flags, Row};
 
 /// How long a client of a site waits.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -61,28 +60,6 @@ const LOADS: [Load; 5] = [
 /// The variants: what stands before each server.
 const VARIANTS: [&str; 3] = ["direct", "gate", "gate, best number"];
 
-/// Loads whose names have this in them.
-pub fn called(part: &str) -> Vec<Load> {
-    LOADS.into_iter().filter(|load| load.name.contains(part)).collect()
-}
-
-/// How the experiment is run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The loads, one after another.
-    pub loads: Vec<Load>,
-    /// Rounds; every variant has one turn in each.
-    pub rounds: usize,
-    /// The duration of each turn.
-    pub window: Duration,
-    /// The seed of the arrivals.
-    pub seed: u64,
-    /// The server's processor.
-    pub server_cpu: Option<usize>,
-    /// Directory for the figures.
-    pub output: PathBuf,
-}
-
 /// One turn.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Turned {
@@ -92,69 +69,54 @@ pub struct Turned {
     pub served: f64,
 }
 
-/// The whole experiment.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// By load, its name; then by variant, then by round.
-    pub results: Vec<(&'static str, Vec<Vec<Turned>>)>,
-}
+const ROWS: &[Row<Turned>] = &[
+    Row::compared("mean of all", |turned| turned.mean, seconds),
+    Row::compared("served a second", |turned| turned.served, count),
+];
 
 /// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start, or a statement fails.
-pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
-    let mut results = Vec::new();
-    for &load in &options.loads {
-        let expected = [options.window; VARIANTS.len()];
-        let turned = alternate(options.rounds, &expected, async |at: Turn, left| {
-            let (variant, round) = (VARIANTS[at.variant], at.round + 1);
-            display.now(format!("{}, {variant}, round {round}: {left:.0?} to go", load.name));
-            let keys = [None, Some(&[][..]), Some(load.best)][at.variant];
-            let turned = match load.path {
-                Some(path) => site(options, load, path, keys, at.round as u64).await?,
-                None => statements(options, load, keys).await?,
-            };
-            let Turned { mean, served } = turned;
-            display.say(&format!(
-                "  {}, {variant}, round {round}: mean {}, {} served a second",
-                load.name,
-                seconds(mean),
-                count(served)
-            ));
-            Ok(turned)
-        })
-        .await?;
-        results.push((load.name, turned));
+pub async fn run(options: &Flags, display: &Display) -> Result<String, Error> {
+    let mut report = options.report("real-loads", &VARIANTS, ROWS)?;
+    let window = options.window(30.0);
+    for load in LOADS.into_iter().filter(|load| options.has(load.name)) {
+        report
+            .measure(load.name, (options.rounds(3), window), display, async |at| {
+                let keys = [None, Some(&[][..]), Some(load.best)][at.variant];
+                match load.path {
+                    Some(path) => site(options, load, path, keys, at.round as u64).await,
+                    None => statements(options, load, keys).await,
+                }
+            })
+            .await?;
     }
-    let report = Report { results };
-    write_figures(&report, &options.output, "real-loads")?;
-    Ok(report)
+    Ok(report.table())
 }
 
 async fn site(
-    options: &Options,
+    options: &Flags,
     load: Load,
     path: &str,
     keys: Option<Keys>,
     round: u64,
 ) -> Result<Turned, Error> {
-    let requests = Request::poisson(load.rate, options.window, options.seed + round);
+    let window = options.window(30.0);
+    let requests = Request::poisson(load.rate, window, options.seed + round);
     let bytes = vec![format!("GET {path} HTTP/1.1\r\nHost: site.example\r\n\r\n").into_bytes()];
-    let outcome = Arrivals { requests, bytes, work: vec![] }
-        .meet(behind(keys), options.server_cpu, PATIENCE, None)
-        .await?;
+    let outcome =
+        Arrivals { requests, bytes, work: vec![] }.meet(behind(keys), options.cpu, PATIENCE, None).await?;
     let records = || outcome.records.iter().map(|(record, _)| record);
     let responses: Vec<f64> = records().map(|record| record.charged(PATIENCE).as_secs_f64()).collect();
-    let served = records()
-        .filter(|record| record.outcome == Outcome::Completed && record.end() <= options.window)
-        .count();
-    Ok(Turned { mean: mean(&responses), served: served as f64 / options.window.as_secs_f64() })
+    let served =
+        records().filter(|record| record.outcome == Outcome::Completed && record.end() <= window).count();
+    Ok(Turned { mean: mean(&responses), served: served as f64 / window.as_secs_f64() })
 }
 
-async fn statements(options: &Options, load: Load, keys: Option<Keys>) -> Result<Turned, Error> {
-    let cpu = options.server_cpu;
-    let amount = Amount::Time(options.window);
+async fn statements(options: &Flags, load: Load, keys: Option<Keys>) -> Result<Turned, Error> {
+    let cpu = options.cpu;
+    let amount = Amount::Time(options.window(30.0));
     let run = pgbench::Run {
         protocol: Protocol::Simple,
         clients: SESSIONS,
@@ -173,48 +135,4 @@ async fn statements(options: &Options, load: Load, keys: Option<Keys>) -> Result
         Ok(Turned { mean: mean(&outcome.responses), served: outcome.tps })
     })
     .await
-}
-
-impl Report {
-    /// The figures as a table.
-    pub fn text(&self) -> String {
-        let mut figures = Figures::new(&VARIANTS.map(str::to_owned));
-        for (load, results) in &self.results {
-            figures.heading(load);
-            let mut row = |label: &str, figure: fn(&Turned) -> f64, show: fn(f64) -> String| {
-                let all = |rounds: &[Turned]| rounds.iter().map(figure).collect::<Vec<_>>();
-                figures.row(
-                    &format!("  {label}"),
-                    results.iter().map(|rounds| spread(Rounds::of(&all(rounds)), show)),
-                );
-                let direct = results.first().map(|rounds| all(rounds)).unwrap_or_default();
-                let against = |rounds: &Vec<Turned>| {
-                    let pairs = all(rounds).into_iter().zip(&direct);
-                    spread(Rounds::of(&pairs.map(|(own, direct)| own / direct).collect::<Vec<_>>()), ratio)
-                };
-                figures.row("    of direct's", results.iter().map(against));
-            };
-            row("mean of all", |turned| turned.mean, seconds);
-            row("served a second", |turned| turned.served, count);
-        }
-        figures.to_string().lines().map(|line| format!("  {line}\n")).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_round_is_compared_with_its_own_direct_turn() {
-        let turned = |mean| Turned { mean, served: 100.0 };
-        let results = vec![
-            vec![turned(1.0), turned(2.0), turned(4.0)],
-            vec![turned(2.0), turned(2.0), turned(2.0)],
-            vec![turned(1.0), turned(2.0), turned(4.0)],
-        ];
-        let text = Report { results: vec![("lock", results)] }.text();
-        assert!(text.contains("1.00  (0.50 … 2.00)"), "{text}");
-        assert_eq!(called("lock").len(), 2);
-    }
 }

@@ -75,7 +75,7 @@ impl Report {
         for (part, rate) in &self.parts {
             figures.row(part, [count(*rate)]);
         }
-        figures.to_string().lines().map(|line| format!("  {line}\n")).collect()
+        figures.indented()
     }
 }
 

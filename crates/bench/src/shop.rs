@@ -12,10 +12,8 @@ mod mariadb;
 use std::time::{Duration, Instant};
 
 use crate::Error;
-use crate::blocking::blocking;
 use crate::load::{Client, Draw, Mix, RequestType, Statement, Unit};
-use testbed::database::{Database, DatabaseServer};
-use testbed::postgres::{Authentication, Durability, PrivateServerOptions};
+use testbed::database::Database;
 
 /// Articles in the shop.
 const ITEMS: i64 = 10_000;
@@ -36,9 +34,6 @@ const REST_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Index of the order in [`mix`].
 pub const ORDER: u16 = 0;
-/// Index of the short read in [`mix`].
-pub const READ: u16 = 1;
-
 /// What [`mix`] calls its request types, in its order.
 pub(crate) const REQUESTS: [&str; 3] = ["order", "short read", "report"];
 
@@ -65,27 +60,6 @@ CREATE TABLE orders (id bigserial PRIMARY KEY, items int[] NOT NULL, placed time
 CREATE TABLE sales_history (id int PRIMARY KEY, item_id int NOT NULL, amount numeric(8, 2) NOT NULL);
 ";
 
-/// Starts a private server for a shop, on a processor of its own if one is given.
-///
-/// # Errors
-/// If it doesn't start.
-pub async fn start_server(
-    database: Database,
-    connections: usize,
-    cpu: Option<usize>,
-) -> Result<DatabaseServer, Error> {
-    let options = PrivateServerOptions {
-        durability: Durability::Durable,
-        max_connections: u32::try_from(connections).unwrap_or(u32::MAX),
-        cpu,
-        // Thousands of logins with password checks would take longer than the sale.
-        authentication: Authentication::Trust,
-        settings: SERVER_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
-        ..PrivateServerOptions::default()
-    };
-    blocking(move || Ok(DatabaseServer::start(database, &options)?)).await
-}
-
 /// Creates and fills the tables.
 ///
 /// # Errors
@@ -108,23 +82,14 @@ pub async fn create(client: &Client) -> Result<(), Error> {
     batch(client, "writing a checkpoint", "CHECKPOINT").await
 }
 
-/// Finds how many rows of history a report must read to take about 60 ms, alone, and returns also the time
-/// that it then took. So it is the same report on every machine.
+/// How many rows of history a report must read to take about 60 ms, alone. So it is the same report on every
+/// machine.
 ///
 /// # Errors
 /// If the server refuses.
-pub async fn calibrate(client: &Client) -> Result<(i64, Duration), Error> {
-    let rows = rows_for(client, REPORT_TARGET).await?;
-    Ok((rows, fastest(client, rows).await?))
-}
-
-/// How many rows of history a report must read to take so long, alone.
-///
-/// # Errors
-/// If the server refuses.
-pub async fn rows_for(client: &Client, target: Duration) -> Result<i64, Error> {
+pub async fn report_rows(client: &Client) -> Result<i64, Error> {
     let took = fastest(client, REPORT_TRIAL_ROWS).await?;
-    let rows = REPORT_TRIAL_ROWS as f64 * target.as_secs_f64() / took.as_secs_f64();
+    let rows = REPORT_TRIAL_ROWS as f64 * REPORT_TARGET.as_secs_f64() / took.as_secs_f64();
     Ok((rows as i64).clamp(1, HISTORY_ROWS))
 }
 

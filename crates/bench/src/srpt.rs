@@ -12,24 +12,23 @@ mod follow;
 mod laboratory;
 mod report;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use serde::Serialize;
 use sim::uplink::{Bytes, Digest, Download, Response, Served, poisson, read_trace};
 
 use crate::Error;
-use crate::alternate::{Display, Turn, alternate};
+use crate::alternate::Display;
 use crate::blocking::blocking;
 use crate::http::OpenRuns;
 use crate::load::Outcome;
-use crate::table;
+use crate::table::{paragraph, seconds};
+use crate::turns;
 
 pub use case::{BITS, By, Load, Setup, Variant, variants_called};
-pub use cost::{Cost, Costs};
-pub use follow::Followed;
-pub use report::Measured;
 
 /// Requests of a generated trace.
 const REQUESTS: usize = 100_000;
@@ -42,31 +41,50 @@ const BUSY: f64 = 0.9;
 /// Ends of the classes of sizes.
 const CLASSES: [u64; 4] = [1_000, 10_000, 100_000, u64::MAX];
 
-/// How the experiment is run.
-#[derive(Clone, Debug)]
+/// Seconds for which requests come, and rounds of the comparison of processor time: of the short form and the
+/// full one.
+const SHORT: (f64, usize) = (50.0, 3);
+const FULL: (f64, usize) = (300.0, 9);
+/// Rounds in which the link's rate changes.
+const FOLLOW: usize = 3;
+
+/// Flags of `bench run srpt`. `--only` takes names of variants: FAIR (no gate), fair, bands, SRPT, auto (SRPT
+/// that finds the rate), htb and pfifo_fast (the kernel's bands, which nobody plays who isn't named).
+/// `--window` is for how long requests come at least; workloads are played in whole periods.
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// The loads.
-    pub loads: Vec<Load>,
-    /// What stands between the server and its clients.
-    pub setups: Vec<Setup>,
-    /// What is compared.
-    pub variants: Vec<Variant>,
-    /// Rounds; every variant has one turn in each.
-    pub rounds: usize,
-    /// For how long requests come at least; a workload is played in whole periods.
-    pub length: Duration,
-    /// A recorded trace instead of the sizes of the World Cup.
-    pub trace: Option<PathBuf>,
-    /// What a generated trace is drawn from.
-    pub seed: u64,
-    /// Rounds of the comparison of processor time.
-    pub cost_rounds: usize,
-    /// Rounds in which the link's rate changes.
-    pub follow_rounds: usize,
-    /// The server's processor.
-    pub server_cpu: Option<usize>,
-    /// Directory for plots and figures.
-    pub output: PathBuf,
+    /// The short form, at most ten minutes: W1 and a load of 1.2, each once
+    #[arg(long)]
+    short: bool,
+    /// The loads: W1 to W10, or a constant part of the link such as 1.2
+    #[arg(long, value_name = "LOAD,…", value_delimiter = ',')]
+    loads: Vec<Load>,
+    /// What is between server and clients: A nothing, B100 a round trip of 100 ms, C5 loss of 5 %, D both,
+    /// E5 five requests a connection, H10 users that abort after ten seconds (three retries), I536 small
+    /// packets, J7 all of D, E5 and H7
+    #[arg(long, value_name = "SETUP,…", value_delimiter = ',', default_value = "A")]
+    setups: Vec<Setup>,
+    /// Rounds of the comparison of processor time with and without an uplink
+    #[arg(long)]
+    cost_rounds: Option<usize>,
+    /// Rounds in which the link's rate is halved and doubled under a gate that finds it
+    #[arg(long)]
+    follow_rounds: Option<usize>,
+    /// A trace instead of the World Cup's sizes: lines of seconds, bytes and perhaps status, behind a heading
+    #[arg(long)]
+    trace: Option<PathBuf>,
+    /// What all experiments without a plan have.
+    #[command(flatten)]
+    pub turns: turns::Flags,
+}
+
+/// A load with a setup.
+#[derive(Clone, Debug)]
+struct Case {
+    load: String,
+    setup: Setup,
+    /// For how long requests came.
+    seconds: u64,
 }
 
 /// The figures of one cell.
@@ -193,7 +211,6 @@ impl Cell {
     }
 
     fn in_a_line(&self) -> String {
-        let seconds = table::seconds;
         format!(
             "mean {}, C² {:.1}, largest 1 % {}, first byte {}, {} connections, {:.1} % incomplete; simulated {}{}",
             seconds(self.mean),
@@ -233,70 +250,81 @@ fn slowdown(served: &Served) -> f64 {
 ///
 /// # Errors
 /// If there can be no link, a server doesn't start, or the trace can't be read.
-pub async fn run(options: &Options, display: &Display) -> Result<Measured, Error> {
+pub async fn run(options: &Options, display: &Display) -> Result<String, Error> {
+    let variants = variants_called(&options.turns.only).map_err(Error::Experiment)?;
+    let (usual, cost_rounds) = if options.short { SHORT } else { FULL };
+    let mut loads = options.loads.clone();
+    if loads.is_empty() {
+        loads.extend((1..=if options.short { 1 } else { 10 }).map(Load::Workload));
+        loads.push(Load::Persistent(1.2));
+        loads.extend((!options.short).then_some(Load::Persistent(1.4)));
+    }
     let trace = trace(options)?;
-    let mut sections = Vec::new();
-    for &load in &options.loads {
-        for &setup in &options.setups {
-            sections.push(section(options, (load, setup), &trace, display).await?);
-            // What is measured is kept if somebody interrupts the rest.
-            write(&Measured::new(options, &sections), &options.output)?;
+    let names: Vec<&str> = variants.iter().map(|variant| variant.name).collect();
+    let mut report = options.turns.report("srpt", &names, report::ROWS)?;
+    let (mut cases, mut is_slow): (Vec<Case>, bool) = (Vec::new(), false);
+    for (load, setup) in loads.iter().flat_map(|&load| options.setups.iter().map(move |&setup| (load, setup)))
+    {
+        let length = load.whole(options.turns.window(usual));
+        let requests = Arc::new(load.phases().replay(&case::counted(setup), &trace, length));
+        let case = Case { load: load.to_string(), setup, seconds: length.as_secs() };
+        let name = format!("{load}, setup {setup}, {} requests in {} s", requests.len(), case.seconds);
+        let times = (options.turns.rounds(1), length + length / 4);
+        let section = report
+            .measure(&name, times, display, async |at| {
+                cell(variants[at.variant], setup, &requests, length, (options.turns.cpu, display)).await
+            })
+            .await?;
+        is_slow |= section.turns.iter().flatten().any(Cell::is_client_slow);
+        let picture = report::plot(&case, section, &names);
+        report.draw(&format!("srpt-{load}-{setup}.svg"), &picture)?;
+        cases.push(case);
+        for (name, picture) in curves::pictures(&report.variants, &cases, &report.sections) {
+            report.draw(&name, &picture)?;
         }
     }
-    let costs = match options.cost_rounds {
-        0 => None,
-        rounds => Some(cost::measure(rounds, options.server_cpu, display).await?),
-    };
-    let followed = match options.follow_rounds {
-        0 => None,
-        rounds => Some(follow::measure(rounds, &trace, options.server_cpu, display).await?),
-    };
-    let report = Measured { costs, followed, ..Measured::new(options, &sections) };
-    write(&report, &options.output)?;
-    Ok(report)
+    let mut text = report.table();
+    if is_slow {
+        text += &paragraph(
+            "In some cells the client itself was slow: it was late by more than a fifth of the mean, or used more than 0.9 of its processor.",
+        );
+    }
+    match options.cost_rounds.unwrap_or(cost_rounds) {
+        0 => {}
+        rounds => text += &cost::measure(rounds, &options.turns, display).await?,
+    }
+    match options.follow_rounds.unwrap_or(FOLLOW) {
+        0 => {}
+        rounds => text += &follow::measure(rounds, &trace, &options.turns, display).await?,
+    }
+    Ok(text)
 }
 
-fn write(measured: &Measured, output: &Path) -> Result<(), Error> {
-    measured.write(output)?;
-    curves::pictures(measured)
-        .into_iter()
-        .try_for_each(|(name, picture)| Ok(picture.write(&output.join(name))?))
-}
-
-/// One load with one setup; by variant, then by round.
-async fn section(
-    options: &Options,
-    (load, setup): (Load, Setup),
-    trace: &[Download],
-    display: &Display,
-) -> Result<report::Section, Error> {
-    let length = load.whole(options.length);
-    let requests = Arc::new(load.phases().replay(&case::counted(setup), trace, length));
-    display.say(&format!("  {load}, setup {setup}: {} requests in {length:.0?}", requests.len()));
-    let expected = vec![length + length / 4; options.variants.len()];
-    let cells = alternate(options.rounds, &expected, async |at: Turn, left| {
-        let variant = options.variants[at.variant];
-        display.now(format!("{load}, setup {setup}, {}: {left:.0?} to go", variant.name));
-        let (outcome, seen) = laboratory::play(variant, setup, &requests, options.server_cpu).await?;
-        if let Some(failure) = &outcome.first_failure {
-            display.say(&format!("    a request failed: {failure}"));
-        }
-        let mut cell = Cell::of(&outcome, &requests, length, seen);
-        let same = Arc::clone(&requests);
-        let expected = blocking(move || Ok(case::in_the_simulator(variant, setup, &same, length))).await?;
-        (cell.simulated, cell.clairvoyant, cell.fair_of_largest) =
-            (expected.mean, expected.clairvoyant, expected.fair);
-        display.say(&format!("    {:8} {}", variant.name, cell.in_a_line()));
-        Ok(cell)
-    })
-    .await?;
-    Ok(report::Section { load: load.to_string(), setup, seconds: length.as_secs(), cells })
+/// One variant under one load with one setup.
+async fn cell(
+    variant: Variant,
+    setup: Setup,
+    requests: &Arc<Vec<Download>>,
+    length: Duration,
+    (cpu, display): (Option<usize>, &Display),
+) -> Result<Cell, Error> {
+    let (outcome, seen) = laboratory::play(variant, setup, requests, cpu).await?;
+    if let Some(failure) = &outcome.first_failure {
+        display.say(&format!("    a request failed: {failure}"));
+    }
+    let mut cell = Cell::of(&outcome, requests, length, seen);
+    let same = Arc::clone(requests);
+    let expected = blocking(move || Ok(case::in_the_simulator(variant, setup, &same, length))).await?;
+    (cell.simulated, cell.clairvoyant, cell.fair_of_largest) =
+        (expected.mean, expected.clairvoyant, expected.fair);
+    display.say(&format!("    {:8} {}", variant.name, cell.in_a_line()));
+    Ok(cell)
 }
 
 /// The trace that loads are made of.
 fn trace(options: &Options) -> Result<Vec<Download>, Error> {
     let Some(path) = &options.trace else {
-        return Ok(poisson(&Bytes::WorldCup, REQUESTS, options.seed));
+        return Ok(poisson(&Bytes::WorldCup, REQUESTS, options.turns.seed));
     };
     let name = path.display();
     let bytes = std::fs::read(path).map_err(Error::io(format!("reading {name}")))?;

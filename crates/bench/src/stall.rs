@@ -13,20 +13,20 @@
 //! compared with the same window there.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
 use serde::Serialize;
-use sim::plot::{Curve, Panel, Plot, Scale};
+use sim::plot::{Panel, Plot, Scale};
 
 use crate::Error;
-use crate::alternate::{Display, Turn, alternate};
-use crate::files::write_figures;
+use crate::alternate::Display;
 use crate::http::Mix;
 use crate::http::pages::{Arrivals, Visits, behind};
 use crate::load::{Outcome, Record};
-use crate::stats::{Rounds, percentile};
-use crate::table::{Figures, paragraph, seconds, spread};
+use crate::stats::percentile;
+use crate::table::{paragraph, seconds};
+use crate::turns::{self, Report, Row};
 
 /// What a page takes on average, in seconds of a processor.
 const MEAN_WORK: f64 = 0.010;
@@ -47,23 +47,18 @@ const BACK_FOR: f64 = 10.0;
 /// How long a client waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How the experiment is run.
-#[derive(Clone, Debug)]
+/// Flags of `bench run stall`.
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// The variants that stand before the origin that stands still, one after another.
-    pub variants: Vec<Variant>,
-    /// Rounds; every variant has one turn in each.
-    pub rounds: usize,
-    /// For how long the site stands still.
-    pub stall: Duration,
-    /// The load, in processors.
-    pub load: f64,
-    /// What the arrivals are drawn from.
-    pub seed: u64,
-    /// The origin's processor.
-    pub origin_cpu: Option<usize>,
-    /// Directory for the plot and the figures.
-    pub output: PathBuf,
+    /// For how long the site stands still, in seconds
+    #[arg(long, default_value = "60", value_parser = turns::time)]
+    stall: Duration,
+    /// The load, in what the site can do
+    #[arg(long, default_value_t = 0.7)]
+    load: f64,
+    /// What all experiments without a plan have.
+    #[command(flatten)]
+    pub turns: turns::Flags,
 }
 
 /// What stands before the origin.
@@ -84,11 +79,6 @@ const ALL: [Variant; 3] = [
     Variant { name: "default", keys: Some(&[]), stalls: true },
 ];
 
-/// Those whose name has this in it.
-pub fn called(part: &str) -> Vec<Variant> {
-    ALL.into_iter().filter(|variant| variant.name.contains(part)).collect()
-}
-
 /// One turn.
 #[derive(Clone, Debug, Serialize)]
 pub struct Turned {
@@ -102,55 +92,61 @@ pub struct Turned {
     pub curve: Vec<(f64, f64)>,
 }
 
-/// The whole experiment.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// For how long the site stood still, in seconds.
-    pub stall: f64,
-    /// The load, in processors.
-    pub load: f64,
-    /// The variants' names: what is normal first.
-    pub variants: Vec<&'static str>,
-    /// By variant, then by round.
-    pub results: Vec<Vec<Turned>>,
+const ROWS: &[Row<Turned>] = &[
+    Row::new("95th percentile of the first two seconds after it", |turned| turned.first, seconds),
+    Row::new("back after", |turned| turned.back.unwrap_or(f64::INFINITY), back),
+    Row::new("served of all since", |turned| turned.served, |part| format!("{:.1} %", 100.0 * part)),
+];
+
+fn back(after: f64) -> String {
+    if after.is_finite() { format!("{after:.1} s") } else { format!("over {:.0} s", AFTER - BACK_FOR) }
 }
 
 /// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start.
-pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
-    if options.variants.is_empty() {
-        let names = ALL.map(|variant| variant.name).join(", ");
-        return Err(Error::Experiment(format!("nobody is called so; there are {names}")));
-    }
-    let variants: Vec<Variant> = [NORMAL].into_iter().chain(options.variants.iter().copied()).collect();
+pub async fn run(options: &Options, display: &Display) -> Result<String, Error> {
+    let others = ALL.into_iter().filter(|variant| options.turns.has(variant.name));
+    let variants: Vec<Variant> = [NORMAL].into_iter().chain(others).collect();
     let (from, to) = (CALM_LASTS + BEFORE, CALM_LASTS + BEFORE + options.stall.as_secs_f64());
-    let lasts = Duration::from_secs_f64(to + AFTER);
+    let times = (options.turns.rounds(3), Duration::from_secs_f64(to + AFTER));
+    let names: Vec<&str> = variants.iter().map(|variant| variant.name).collect();
+    let mut report = options.turns.report("stall", &names, ROWS)?;
     let mut normal = Vec::new();
-    let results = alternate(options.rounds, &vec![lasts; variants.len()], async |at: Turn, left| {
-        let variant = variants[at.variant];
-        display.now(format!("{}, round {}: {left:.0?} to go", variant.name, at.round + 1));
-        let records = one(options, variant, from..to, options.seed + at.round as u64).await?;
-        if variant == NORMAL {
-            normal.clone_from(&records);
-        }
-        let turned = Turned::of(&records, &normal, from, to);
-        let back =
-            turned.back.map_or("not while it was watched".to_owned(), |back| format!("after {back} s"));
-        display.say(&format!(
-            "  {}, round {}: back {back}, first {}",
-            variant.name,
-            at.round + 1,
-            seconds(turned.first)
-        ));
-        Ok(turned)
-    })
-    .await?;
-    let variants = variants.iter().map(|variant| variant.name).collect();
-    let report = Report { stall: options.stall.as_secs_f64(), load: options.load, variants, results };
-    report.write(&options.output)?;
-    Ok(report)
+    report
+        .measure("", times, display, async |at| {
+            let variant = variants[at.variant];
+            let records = one(options, variant, from..to, options.turns.seed + at.round as u64).await?;
+            if variant == NORMAL {
+                normal.clone_from(&records);
+            }
+            Ok(Turned::of(&records, &normal, from, to))
+        })
+        .await?;
+    report.draw("stall.svg", &plot(&report, options))?;
+    let means = format!(
+        "Back: from then on the 95th percentile of {WINDOW} s, and of {BACK_FOR} s, is at most {BACK} times that of the same requests without a stall."
+    );
+    Ok(report.table() + "\n" + &paragraph(&means))
+}
+
+fn plot(report: &Report<Turned>, options: &Options) -> Plot {
+    let curves = report.sections.iter().flat_map(|section| section.curves(|turned| turned.curve.clone()));
+    let title = "response time, 95th percentile";
+    Plot {
+        title: format!("A site that has answered nothing for {} s", options.stall.as_secs_f64()),
+        subtitle: format!(
+            "95th percentiles of {WINDOW} s by arrival, at {} of what it can do; one not served counts {} s",
+            options.load,
+            PATIENCE.as_secs()
+        ),
+        variants: report.variants.clone(),
+        marks: None,
+        axis: "seconds since it goes on",
+        seconds: AFTER,
+        panels: vec![Panel::new(title, Scale::Logarithmic, seconds, curves.collect())],
+    }
 }
 
 /// What becomes of the requests of this seed, where the origin stands still within that time if the
@@ -167,7 +163,7 @@ async fn one(
     let arrivals = Arrivals::poisson(visits, &steps, seed)?;
     let within =
         variant.stalls.then(|| Duration::from_secs_f64(stall.start)..Duration::from_secs_f64(stall.end));
-    let outcome = arrivals.meet(behind(variant.keys), options.origin_cpu, PATIENCE, within).await?;
+    let outcome = arrivals.meet(behind(variant.keys), options.turns.cpu, PATIENCE, within).await?;
     Ok(outcome.records.into_iter().map(|(record, _)| record).collect())
 }
 
@@ -205,70 +201,6 @@ impl Turned {
             served: served as f64 / late.len().max(1) as f64,
             curve,
         }
-    }
-}
-
-impl Report {
-    fn write(&self, output: &Path) -> Result<(), Error> {
-        write_figures(self, output, "stall")?;
-        Ok(self.plot().write(&output.join("stall.svg"))?)
-    }
-
-    /// The first round: the rounds differ by chance only, and have their spread in the table.
-    fn plot(&self) -> Plot {
-        let curve = |rounds: &Vec<Turned>| Curve {
-            points: rounds.first().map(|turned| turned.curve.clone()).unwrap_or_default(),
-            band: Vec::new(),
-        };
-        Plot {
-            title: format!("A site that has answered nothing for {} s", self.stall),
-            subtitle: format!(
-                "95th percentiles of {WINDOW} s by arrival, at {} of what it can do; one not served counts {} s",
-                self.load,
-                PATIENCE.as_secs()
-            ),
-            variants: self.variants.iter().map(|name| (*name).to_owned()).collect(),
-            marks: None,
-            axis: "seconds since it goes on",
-            seconds: AFTER,
-            panels: vec![Panel::new(
-                "response time, 95th percentile",
-                Scale::Logarithmic,
-                seconds,
-                self.results.iter().map(curve).collect(),
-            )],
-        }
-    }
-
-    /// The figures as a table, with a sentence about them.
-    pub fn text(&self) -> String {
-        let names: Vec<String> = self.variants.iter().map(|name| (*name).to_owned()).collect();
-        let mut figures = Figures::new(&names);
-        let mut row = |label: &str, figure: fn(&Turned) -> f64, show: fn(f64) -> String| {
-            let cell = |rounds: &Vec<Turned>| {
-                spread(Rounds::of(&rounds.iter().map(figure).collect::<Vec<_>>()), show)
-            };
-            figures.row(label, self.results.iter().map(cell));
-        };
-        row("95th percentile of the first two seconds after it", |turned| turned.first, seconds);
-        row(
-            "back after",
-            |turned| turned.back.unwrap_or(f64::INFINITY),
-            |back| {
-                if back.is_finite() {
-                    format!("{back:.1} s")
-                } else {
-                    format!("over {:.0} s", AFTER - BACK_FOR)
-                }
-            },
-        );
-        row("served of all since", |turned| turned.served, |part| format!("{:.1} %", 100.0 * part));
-        let table: String = figures.to_string().lines().map(|line| format!("  {line}\n")).collect();
-        table
-            + "\n"
-            + &paragraph(&format!(
-                "Back: from then on the 95th percentile of {WINDOW} s, and of {BACK_FOR} s, is at most {BACK} times that of the same requests without a stall."
-            ))
     }
 }
 

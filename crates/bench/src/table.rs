@@ -89,6 +89,11 @@ impl Figures {
         self.table.add_row(row);
     }
 
+    /// The table as text, two columns from the edge.
+    pub fn indented(&self) -> String {
+        self.to_string().lines().map(|line| format!("  {line}\n")).collect()
+    }
+
     /// A row of one figure per variant.
     pub fn row(&mut self, label: &str, figures: impl IntoIterator<Item = String>) {
         let mut row = vec![Cell::new(label)];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use clap::{Args, value_parser};
 use serde::Serialize;
 use testbed::browser::Page;
 use testbed::postgres::{Authentication, PrivateServer, PrivateServerOptions};
@@ -13,12 +14,13 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::Error;
-use crate::alternate::{Display, alternate};
+use crate::alternate::Display;
 use crate::blocking::blocking;
 use crate::gatekeeper::{self, Gatekeeper};
 use crate::load::{CpuMeter, Target};
-use crate::stats::{Rounds, percentile};
-use crate::table::{paragraph, spread};
+use crate::stats::percentile;
+use crate::table::paragraph;
+use crate::turns::{self, Row, Section};
 
 /// The most of a core that a viewer's browser, and the gate for the viewer, may take each, in per cent.
 pub const GOAL: f64 = 1.0;
@@ -31,41 +33,41 @@ const WINDOW: (u32, u32) = (1440, 900);
 /// How long all types may take to be known.
 const KNOWN_BOUND: Duration = Duration::from_secs(300);
 
-/// How the experiment is run.
-#[derive(Clone, Copy, Debug)]
+/// Flags of `bench run viewer`.
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Types of requests.
-    pub types: usize,
-    /// Statements a second.
-    pub rate: usize,
-    /// Rounds: in each, a window with nobody and one with a viewer.
-    pub rounds: usize,
-    /// How long processor time is counted in each window.
-    pub window: Duration,
-    /// The server's processor.
-    pub server_cpu: Option<usize>,
+    /// Types of requests
+    #[arg(long, default_value_t = TYPES_MAX as u32, value_parser = value_parser!(u32).range(1..=TYPES_MAX as i64))]
+    types: u32,
+    /// Statements a second
+    #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=10_000))]
+    rate: u32,
+    /// What all experiments without a plan have.
+    #[command(flatten)]
+    pub turns: turns::Flags,
 }
 
-/// What came of it: per cent of a core, by round.
-#[derive(Clone, Debug, Serialize)]
+/// One window: per cent of a core.
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Costs {
-    /// The gate whose page nobody sees.
-    pub gate_alone: Vec<f64>,
-    /// The gate with one viewer.
-    pub gate_viewed: Vec<f64>,
-    /// The browser's processes on an empty page.
-    pub browser_empty: Vec<f64>,
-    /// The browser's processes on the gate's page.
-    pub browser_viewing: Vec<f64>,
+    /// The gate.
+    gate: f64,
+    /// All processes of a browser that shows its page, or an empty one.
+    browser: f64,
 }
+
+const ROWS: &[Row<Costs>] = &[
+    Row::new("the gate, % of a core", |costs| costs.gate, |part| format!("{part:.2}")),
+    Row::new("the browser, all its processes", |costs| costs.browser, |part| format!("{part:.2}")),
+];
 
 /// Runs the experiment.
 ///
 /// # Errors
 /// If something doesn't start, or a statement fails.
-pub async fn run(options: &Options, display: &Display) -> Result<Costs, Error> {
+pub async fn run(options: &Options, display: &Display) -> Result<String, Error> {
     display.now("starting a server and a gate");
-    let cpu = options.server_cpu;
+    let cpu = options.turns.cpu;
     let start = move || {
         let authentication = Authentication::Trust;
         let server =
@@ -80,39 +82,38 @@ pub async fn run(options: &Options, display: &Display) -> Result<Costs, Error> {
     let ends = Arc::new(AtomicBool::new(false));
     let mut load = JoinSet::new();
     for number in 0..CLIENTS {
-        load.spawn(send(target.clone(), number, *options, Arc::clone(&ends)));
+        load.spawn(send(target.clone(), number, options.clone(), Arc::clone(&ends)));
     }
     display.now(format!("until {} types are known", options.types));
     until_known(&gate, &mut load, options.types).await?;
-    let costs = alternate(options.rounds, &[options.window * 5 / 4; 2], async |turn, left| {
-        display.now(format!("windows of {:?}: {left:.0?} to go", options.window));
-        let url = format!("http://127.0.0.1:{}/", gate.admin_port());
-        count(gate.pid(), (turn.variant == 1).then_some(url), options.window).await
-    })
-    .await?;
+    let window = options.turns.window(20.0);
+    let mut report = options.turns.report("viewer", &["nobody, an empty page", "a viewer"], ROWS)?;
+    let times = (options.turns.rounds(5), window * 5 / 4);
+    let url = format!("http://127.0.0.1:{}/", gate.admin_port());
+    let section = report
+        .measure("", times, display, async |turn| {
+            count(gate.pid(), (turn.variant == 1).then(|| url.clone()), window).await
+        })
+        .await?;
+    let judged = verdict(section);
     ends.store(true, Ordering::Relaxed);
     while let Some(client) = load.join_next().await {
         client.map_err(|error| Error::Experiment(format!("a client was aborted: {error}")))??;
     }
-    let [alone, viewed] = [&costs[0], &costs[1]].map(|turns| turns.iter().copied().unzip());
-    Ok(Costs {
-        gate_alone: alone.0,
-        browser_empty: alone.1,
-        gate_viewed: viewed.0,
-        browser_viewing: viewed.1,
-    })
+    Ok(report.table() + "\n" + &paragraph(&judged))
 }
 
 /// One client: uses its part of the types once as fast as it can, and then in turn at the rate.
 async fn send(target: Target, number: usize, options: Options, ends: Arc<AtomicBool>) -> Result<(), Error> {
     let client = target.connect().await?;
-    let mut ticks = interval(Duration::from_secs(1) * CLIENTS as u32 / options.rate as u32);
+    let mut ticks = interval(Duration::from_secs(1) * CLIENTS as u32 / options.rate);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let types = options.types as usize;
     for at in (number..).step_by(CLIENTS) {
-        if at >= options.types {
+        if at >= types {
             ticks.tick().await;
         }
-        let text = format!("SELECT 1 AS {}", name(at % options.types));
+        let text = format!("SELECT 1 AS {}", name(at % types));
         client.simple_query(&text).await.map_err(Error::database(text))?;
         if ends.load(Ordering::Relaxed) {
             break;
@@ -130,11 +131,11 @@ fn name(number: usize) -> String {
 async fn until_known(
     gate: &Gatekeeper,
     load: &mut JoinSet<Result<(), Error>>,
-    types: usize,
+    types: u32,
 ) -> Result<(), Error> {
     let known = async {
         // The first few may be of another type: what a driver asks when it connects.
-        while gatekeeper::types_known(gate.admin_port()).is_none_or(|known| known < types as u64) {
+        while gatekeeper::types_known(gate.admin_port()).is_none_or(|known| known < u64::from(types)) {
             sleep(Duration::from_millis(200)).await;
         }
     };
@@ -150,7 +151,7 @@ async fn until_known(
 }
 
 /// Per cent of a core that the gate and a browser take, which shows the page at `url` or an empty one.
-async fn count(gate: u32, url: Option<String>, window: Duration) -> Result<(f64, f64), Error> {
+async fn count(gate: u32, url: Option<String>, window: Duration) -> Result<Costs, Error> {
     let is_viewed = url.is_some();
     let open = move || {
         let mut page = Page::open(url.as_deref().unwrap_or("about:blank"), WINDOW)?;
@@ -164,34 +165,24 @@ async fn count(gate: u32, url: Option<String>, window: Duration) -> Result<(f64,
     sleep(window / 4).await;
     let (of_gate, of_browser) = (CpuMeter::start(&[gate]), CpuMeter::start(&descendants(page.pid())));
     sleep(window).await;
-    let used = (of_gate.share() * 100.0, of_browser.share() * 100.0);
+    let costs = Costs { gate: of_gate.share() * 100.0, browser: of_browser.share() * 100.0 };
     if is_viewed {
         // Still there, and live.
         let is_live = "document.querySelector('#link').textContent === 'live'";
         blocking(move || Ok(page.until(is_live)?)).await?;
     }
-    Ok(used)
+    Ok(costs)
 }
 
-impl Costs {
-    /// The figures, with a verdict computed from them.
-    pub fn text(&self) -> String {
-        let show = |values: &[f64]| spread(Rounds::of(values), |value| format!("{value:.2}"));
-        let more: Vec<f64> =
-            self.gate_viewed.iter().zip(&self.gate_alone).map(|(with, without)| with - without).collect();
-        let [browser, gate] = [&self.browser_viewing, &more].map(|values| percentile(values, 0.5));
-        let reached = if browser <= GOAL && gate <= GOAL { "reached" } else { "missed" };
-        paragraph(&format!(
-            "The gate takes {} % of a core with nobody, {} % with a viewer: {} % more.",
-            show(&self.gate_alone),
-            show(&self.gate_viewed),
-            show(&more)
-        )) + &paragraph(&format!(
-            "The viewer's browser takes {} % of a core, all its processes together; on an empty page {} %.",
-            show(&self.browser_viewing),
-            show(&self.browser_empty)
-        )) + &paragraph(&format!("Goal: at most {GOAL} % of a core each for one viewer: {reached}."))
-    }
+fn verdict(section: &Section<Costs>) -> String {
+    let [nobody, viewed] = [0, 1].map(|variant| section.figures(variant, |costs| costs.gate));
+    let more: Vec<f64> = viewed.iter().zip(nobody).map(|(with, without)| with - without).collect();
+    let gate = percentile(&more, 0.5);
+    let browser = percentile(&section.figures(1, |costs| costs.browser), 0.5);
+    let reached = if browser <= GOAL && gate <= GOAL { "reached" } else { "missed" };
+    format!(
+        "For one viewer the gate takes {gate:.2} % of a core more, and the viewer's browser {browser:.2} %. Goal: at most {GOAL} % of a core each: {reached}."
+    )
 }
 
 #[cfg(test)]
@@ -200,14 +191,15 @@ mod tests {
 
     #[test]
     fn the_verdict_is_of_both() {
-        let report = |gate: f64, browser: f64| Costs {
-            gate_alone: vec![10.0, 12.0],
-            gate_viewed: vec![10.0 + gate, 12.0 + gate],
-            browser_empty: vec![0.1; 2],
-            browser_viewing: vec![browser; 2],
+        let said = |gate: f64, browser: f64| {
+            let costs = |gate, browser| vec![Costs { gate, browser }; 2];
+            verdict(&Section {
+                name: String::new(),
+                turns: vec![costs(10.0, 0.1), costs(10.0 + gate, browser)],
+            })
         };
-        assert!(report(0.9, 0.9).text().contains("reached"));
-        assert!(report(1.1, 0.9).text().contains("missed") && report(0.9, 1.1).text().contains("missed"));
+        assert!(said(0.9, 0.9).contains("reached"));
+        assert!(said(1.1, 0.9).contains("missed") && said(0.9, 1.1).contains("missed"));
     }
 
     #[test]

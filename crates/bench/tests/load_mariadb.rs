@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::load::{
-    Client, Connecting, ConnectionPool, Crowd, Group, Mix, OpenOutcome, OpenRun, Outcome, Progress,
-    RequestType, Schedule, Target, Unit,
+    Client, Connecting, ConnectionPool, Crowd, Group, Mix, OpenOutcome, OpenRun, Outcome, RequestType,
+    Schedule, Target, Unit,
 };
 use bench::shop;
 use testbed::database::{Database, DatabaseServer};
@@ -31,7 +31,7 @@ fn mix(unit: Unit, text: &str) -> Arc<Mix> {
 async fn run(pool: &Arc<ConnectionPool>, mix: &Arc<Mix>, timeout: Duration) -> OpenOutcome {
     let schedule = Arc::new(Schedule::poisson(mix, 200.0, Duration::from_millis(500), 1).unwrap());
     let run = OpenRun { mix: Arc::clone(mix), schedule, timeout };
-    let outcome = run.run(pool, &Arc::new(Progress::default())).await.unwrap();
+    let outcome = run.run(pool).await.unwrap();
     assert_eq!(outcome.records.len(), run.schedule.arrivals().len());
     assert!(pool.is_at_rest());
     outcome
@@ -54,7 +54,7 @@ async fn what_is_given_up_is_killed_and_its_connection_used_again() {
     let outcome = run(&pool, &sleeping, Duration::from_millis(200)).await;
     assert!(all(&outcome, Outcome::TimedOut));
     let left = "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%600%' AND id <> connection_id()";
-    assert_eq!((only(&admin, left).await.as_str(), outcome.reopened), ("0", 0));
+    assert_eq!((only(&admin, left).await.as_str(), pool.reopened()), ("0", 0));
     let crowd = Crowd {
         groups: vec![Group { target, mix: sleeping, clients: 3, think: Duration::ZERO }],
         connecting: Connecting::Once,
@@ -80,9 +80,9 @@ async fn errors_refusals_and_lost_connections_are_told_apart() {
     assert!(all(&outcome, Outcome::Failed) && outcome.first_failure.unwrap().contains("Lock wait"));
     let refusal = signal(1205, "gatekeeper \"mysql\": overloaded");
     let outcome = run(&pool, &mix(Unit::Transaction, &refusal), LONG).await;
-    assert!(all(&outcome, Outcome::Rejected) && outcome.reopened == 0);
+    assert!(all(&outcome, Outcome::Rejected) && pool.reopened() == 0);
     let outcome = run(&pool, &mix(Unit::Statements, "KILL CONNECTION_ID()"), LONG).await;
-    assert!(all(&outcome, Outcome::Failed) && outcome.reopened > 0);
+    assert!(all(&outcome, Outcome::Failed) && pool.reopened() > 0);
     assert_eq!(pool.missing(), 0);
     // A connection that was killed behind its answer is found by the next request.
     let select = mix(Unit::Statements, "SELECT 1");
@@ -96,7 +96,7 @@ async fn the_shop_takes_orders_and_is_restored_to_what_it_was() {
     assert!(server.version().unwrap().starts_with("1"), "{:?}", server.version());
     let admin = target.connect().await.unwrap();
     shop::create(&admin).await.unwrap();
-    assert!(shop::rows_for(&admin, Duration::from_millis(60)).await.unwrap() > 100);
+    assert!(shop::report_rows(&admin).await.unwrap() > 100);
     let mix = Arc::new(shop::mix(Database::Mariadb, 1_000).unwrap());
     let outcome = run(&ConnectionPool::open(target, 4).await.unwrap(), &mix, LONG).await;
     assert!(all(&outcome, Outcome::Completed), "{:?}", outcome.first_failure);

@@ -33,7 +33,7 @@ fn a_trace_is_served_over_the_link_to_the_last_byte() {
     let sections = figures["sections"].as_array().unwrap();
     assert_eq!(sections.len(), 2);
     for section in sections {
-        let cell = &section["cells"][0][0];
+        let cell = &section["turns"][0][0];
         // At 0.3 of 10 Mbit/s for two seconds, responses of 8.7 KB on average are about 85.
         assert!((60..120).contains(&cell["requests"].as_u64().unwrap()), "{cell}");
         assert_eq!((cell["incomplete"].as_f64(), cell["refused"].as_u64()), (Some(0.0), Some(0)), "{cell}");

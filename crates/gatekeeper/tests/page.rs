@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bench::load::{ConnectionPool, Target, run_closed};
+use bench::load::{Connecting, Crowd, Group, Outcome, Target};
 use bench::shop;
 use browser::Page;
 use support::{Gate, server, session, target_directory, until};
@@ -249,14 +249,24 @@ impl Sale {
     async fn start(server: &PrivateServer, gate: &Gate, customers: usize) -> Self {
         let admin = Target::parse(&server.dsn()).expect("an address").connect().await.expect("a session");
         shop::create(&admin).await.expect("the shop is there");
-        let rows = shop::rows_for(&admin, Duration::from_millis(60)).await.expect("a report runs");
+        let rows = shop::report_rows(&admin).await.expect("a report runs");
         let mix = Arc::new(shop::mix(Database::Postgres, rows).expect("it is described"));
         let target = Target::parse(&server.dsn_through(gate.port())).expect("an address").of("checkout");
-        let pool = ConnectionPool::open(target, customers).await.expect("the customers log in");
+        let mut crowd = Crowd {
+            groups: vec![Group { target, mix, clients: customers, think: Duration::ZERO }],
+            connecting: Connecting::Once,
+            timeout: Duration::from_secs(60),
+            warm_up: Duration::ZERO,
+            window: Duration::from_secs(20),
+            drain: Duration::from_secs(60),
+            seed: 0,
+        };
         Self(tokio::spawn(async move {
-            for seed in 0.. {
-                let sold = run_closed(&pool, &mix, customers, Duration::from_secs(5), seed).await;
-                assert_eq!(sold.expect("they buy").failed, 0, "a request failed");
+            loop {
+                let sold = crowd.run(|_| ()).await.expect("they buy");
+                let is_served = |outcome| outcome == Outcome::Completed;
+                assert!(sold.groups[0].records.iter().all(|record| is_served(record.outcome)), "a failure");
+                crowd.seed += 1;
             }
         }))
     }

@@ -107,7 +107,7 @@ fn who_comes_after_a_stall_finds_the_service_as_it_was() {
     }
 }
 
-/// What `bench stall` plays: pages of which a twentieth makes four fifths of the work, so that the
+/// What `bench run stall` plays: pages of which a twentieth makes four fifths of the work, so that the
 /// percentile of a window jumps by itself.
 fn shop(seed: u64, stands_still: bool) -> Scenario {
     const MEAN: f64 = 0.010;

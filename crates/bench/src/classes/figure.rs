@@ -56,10 +56,10 @@ pub(super) async fn run(number: &str, options: &Options, display: &Display) -> R
         changes.iter_mut().for_each(|change| change.resource = Resource::Queue);
     }
     let speed = f64::from(options.speed);
-    let case = Case { experiment, resource, waits, speed, cpu: options.origin_cpu, seed: options.seed };
+    let case = Case { experiment, resource, waits, speed, cpu: options.cpu, seed: options.seed };
     let mut runs = Vec::new();
     let methods = [(Method::Ours, "the gate"), (Method::Published, "the published adaptation")];
-    for (method, who) in methods.into_iter().take(if options.published { 2 } else { 1 }) {
+    for (method, who) in methods.into_iter().take(if options.gate_alone { 1 } else { 2 }) {
         let lasts = case.tick() * case.experiment.ticks;
         display.now(format!("{name} under {who}: {lasts:.0?}"));
         let run = vec![case.play(method).await?];

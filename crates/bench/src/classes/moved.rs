@@ -79,16 +79,11 @@ pub(super) async fn run(options: &Options, display: &Display) -> Result<String, 
     let mut changes = experiment.changes();
     changes.iter_mut().for_each(|change| change.resource = Resource::Processor);
     let speed = f64::from(options.speed);
-    let of = |mover| Case {
-        experiment: experiment.clone(),
-        speed,
-        cpu: options.origin_cpu,
-        seed: options.seed,
-        mover,
-    };
+    let of =
+        |mover| Case { experiment: experiment.clone(), speed, cpu: options.cpu, seed: options.seed, mover };
     let mut runs = Vec::new();
     let movers = [Mover::Both, Mover::Published, Mover::Queue].map(of);
-    for (name, case) in NAMES.into_iter().zip(movers).take(if options.published { 3 } else { 1 }) {
+    for (name, case) in NAMES.into_iter().zip(movers).take(if options.gate_alone { 1 } else { 3 }) {
         display.now(format!("Fig. 8, {name}: {:.0?}", case.tick() * experiment.ticks));
         let run = vec![case.play().await?];
         for change in &changes {

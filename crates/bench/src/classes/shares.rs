@@ -42,8 +42,7 @@ pub(super) async fn run(options: &Options, display: &Display) -> Result<String, 
     };
     let drawn = Drawn::new(&[stream(0, 0.0), stream(1, ALONE)], UNTIL, options.seed);
     let keys = WEIGHTS.map(|weight| format!("weight = {weight}"));
-    let (ended, ()) =
-        drawn.meet(lines(1, Duration::from_secs(1), &keys), options.origin_cpu, |_, _| Ok(())).await?;
+    let (ended, ()) = drawn.meet(lines(1, Duration::from_secs(1), &keys), options.cpu, |_, _| Ok(())).await?;
     let begin = ALONE + AFTER;
     let steps = (UNTIL - WINDOW - begin) as u32;
     let wanted = WEIGHTS[0] / (WEIGHTS[0] + WEIGHTS[1]);
@@ -79,7 +78,7 @@ async fn idle(options: &Options, lines: String, all: f64) -> Result<String, Erro
     let second = stream(1, bursts().flat_map(burst).collect());
     let until = PERIOD * f64::from(BURSTS);
     let drawn = Drawn::new(&[first, second], until, options.seed);
-    let (ended, ()) = drawn.meet(lines, options.origin_cpu, |_, _| Ok(())).await?;
+    let (ended, ()) = drawn.meet(lines, options.cpu, |_, _| Ok(())).await?;
     let end = |one: &Ended| one.due + one.response;
     let (mut gaps, mut shares) = (Vec::new(), Vec::new());
     for burst in bursts() {

@@ -57,7 +57,7 @@ async fn cell(rates: [f64; 3], weights: Option<[u32; 3]>, options: &Options) -> 
     let weights = weights.map_or([1_000.0, 1.0, 0.001], |weights| weights.map(f64::from));
     let keys = weights.map(|weight| format!("weight = {weight}"));
     let lines = lines(WORKERS, Duration::from_secs(1), &keys);
-    let (ended, ()) = drawn.meet(lines, options.origin_cpu, |_, _| Ok(())).await?;
+    let (ended, ()) = drawn.meet(lines, options.cpu, |_, _| Ok(())).await?;
     Ok([0, 1, 2].map(|class| wait(&ended, class)))
 }
 

@@ -16,7 +16,7 @@ use crate::Error;
 use crate::alternate::Display;
 use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
-use crate::load::{Client, Target};
+use crate::load::{Client, Connecting, Crowd, Group, Mix, Record, RequestType, Target, Unit};
 use crate::stats::{mean, percentile};
 
 /// Sessions of the background, and of the crowd.
@@ -29,13 +29,15 @@ const SHORT: f64 = 0.002;
 const CROWDS: usize = 20;
 const STAYS: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(700);
+/// How long a client waits: nobody should have to.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Within this it has yielded, in seconds.
 const GOAL: f64 = 0.2;
 /// Rows of the statement by which the server's speed is found.
 const TRIAL: f64 = 200_000.0;
 
 pub(super) async fn run(options: &Options, display: &Display) -> Result<String, Error> {
-    let server = PrivateServerOptions { cpu: options.origin_cpu, ..PrivateServerOptions::default() };
+    let server = PrivateServerOptions { cpu: options.cpu, ..PrivateServerOptions::default() };
     let server = blocking(move || Ok(PrivateServer::start(&server)?)).await?;
     let class = "[{ name = \"fill\", application = \"fill\", background = true }]";
     let keys =
@@ -56,12 +58,8 @@ pub(super) async fn run(options: &Options, display: &Display) -> Result<String, 
         "SELECT extract(epoch FROM statement_timestamp()), count(*) FROM generate_series(1, {})",
         rows(LONG)
     );
-    let mut clients = Vec::new();
-    for _ in 0..CROWD {
-        clients.push(Arc::new(through.of("crowd").connect().await?));
-    }
     display.now("crowds alone");
-    let alone = crowds(&clients, &short).await?;
+    let alone = crowds(&through, &short).await?;
     let (is_over, ran) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
     let mut filling = JoinSet::new();
     for _ in 0..BACKGROUND {
@@ -76,7 +74,7 @@ pub(super) async fn run(options: &Options, display: &Display) -> Result<String, 
         });
     }
     display.now("crowds beside the background");
-    let beside = crowds(&clients, &short).await?;
+    let beside = crowds(&through, &short).await?;
     is_over.store(true, Ordering::Relaxed);
     while let Some(filled) = filling.join_next().await {
         filled.map_err(|error| Error::Experiment(format!("the background ended: {error}")))??;
@@ -93,28 +91,28 @@ struct Came {
     requests: Vec<(f64, f64)>,
 }
 
-async fn crowds(clients: &[Arc<Client>], short: &str) -> Result<Vec<Came>, Error> {
+async fn crowds(target: &Target, short: &str) -> Result<Vec<Came>, Error> {
+    let request = RequestType::new("short", 1.0, Unit::Statements, &[], &[short])?;
+    let mix = Arc::new(Mix::new(vec![request])?);
+    let crowd = Crowd {
+        groups: vec![Group { target: target.of("crowd"), mix, clients: CROWD, think: Duration::ZERO }],
+        connecting: Connecting::Once,
+        timeout: PATIENCE,
+        warm_up: Duration::ZERO,
+        window: STAYS,
+        drain: PATIENCE,
+        seed: 1,
+    };
     let mut all = Vec::new();
     for _ in 0..CROWDS {
         tokio::time::sleep(PAUSE).await;
-        let (at, begun) = (epoch(), Instant::now());
-        let mut sending = JoinSet::new();
-        for client in clients {
-            let (client, short) = (Arc::clone(client), short.to_owned());
-            sending.spawn(async move {
-                let mut requests = Vec::new();
-                while begun.elapsed() < STAYS {
-                    let sent = begun.elapsed().as_secs_f64();
-                    ask(&client, &short).await?;
-                    requests.push((sent, begun.elapsed().as_secs_f64() - sent));
-                }
-                Ok::<_, Error>(requests)
-            });
+        let mut at = 0.0;
+        let outcome = crowd.run(|_| at = epoch()).await?;
+        if let Some(failure) = outcome.first_failure {
+            return Err(Error::Experiment(format!("a request of the crowd failed: {failure}")));
         }
-        let mut requests = Vec::new();
-        while let Some(sent) = sending.join_next().await {
-            requests.extend(sent.map_err(|error| Error::Experiment(format!("the crowd ended: {error}")))??);
-        }
+        let times = |record: &Record| (record.due.as_secs_f64(), record.response.as_secs_f64());
+        let requests = outcome.groups.iter().flat_map(|group| &group.records).map(times).collect();
         all.push(Came { at, requests });
     }
     Ok(all)

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Beside, Full, Half, Laboratory, Options};
+use super::{Beside, Laboratory, Options, Turned, WINDOW};
 use crate::Error;
 use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
@@ -37,7 +37,7 @@ pub(super) struct Files {
 }
 
 pub(super) async fn start(options: &Options) -> Result<Files, Error> {
-    let (cpu, window) = (options.cpu, options.window);
+    let (cpu, window) = (options.turns.cpu, options.turns.window(WINDOW));
     blocking(move || {
         let files = tempfile::tempdir().map_err(Error::io("creating a temporary directory"))?;
         write_files(files.path(), &SIZES)?;
@@ -88,28 +88,26 @@ impl Laboratory for Files {
         ]
     }
 
-    async fn full(&self, variant: usize, section: usize) -> Result<Option<Full>, Error> {
-        let (port, measured) = self.way(variant);
-        let run = ClosedRun {
-            port,
-            requests: vec![request(section)],
-            status: 200,
-            connections: CONNECTIONS,
-            warm_up: WARM_UP,
-            window: self.window,
-            measured,
-        };
-        closed(run).await.map(|counted| Some(Full { rate: counted.rate, cost: counted.cost }))
-    }
-
-    async fn half(
+    async fn turn(
         &self,
         variant: usize,
         section: usize,
-        rate: f64,
-        round: usize,
-    ) -> Result<Option<Half>, Error> {
+        rate: Option<(f64, usize)>,
+    ) -> Result<Turned, Error> {
         let (port, measured) = self.way(variant);
+        let Some((rate, round)) = rate else {
+            let run = ClosedRun {
+                port,
+                requests: vec![request(section)],
+                status: 200,
+                connections: CONNECTIONS,
+                warm_up: WARM_UP,
+                window: self.window,
+                measured,
+            };
+            let counted = closed(run).await?;
+            return Ok(Turned { rate: counted.rate, cost: counted.cost, ..Turned::NONE });
+        };
         let run = OpenRun {
             address: (Ipv4Addr::LOCALHOST, port).into(),
             inside: None,
@@ -132,11 +130,12 @@ impl Laboratory for Files {
         }
         let responses: Vec<f64> =
             outcome.records.iter().map(|(record, _)| record.response.as_secs_f64()).collect();
-        Ok(Some(Half {
+        Ok(Turned {
             p50: percentile(&responses, 0.5),
             p99: percentile(&responses, 0.99),
             cost: outcome.used / responses.len() as f64,
-            late: Some(outcome.lag_p99.as_secs_f64()),
-        }))
+            late: outcome.lag_p99.as_secs_f64(),
+            ..Turned::NONE
+        })
     }
 }

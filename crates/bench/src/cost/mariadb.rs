@@ -9,7 +9,7 @@ use testbed::postgres::{PrivateServer, PrivateServerOptions};
 use testbed::proxysql::ProxySql;
 
 use super::postgres::SCALE;
-use super::{Beside, Full, Half, Laboratory, Options, POOL};
+use super::{Beside, Laboratory, Options, POOL, Turned, WINDOW};
 use crate::Error;
 use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
@@ -31,7 +31,7 @@ pub(super) struct Sysbench(Arc<Servers>);
 pub(super) async fn start(options: &Options) -> Result<Sysbench, Error> {
     let options = options.clone();
     let start = move || {
-        let server = PrivateServerOptions { cpu: options.cpu, ..Default::default() };
+        let server = PrivateServerOptions { cpu: options.turns.cpu, ..Default::default() };
         let keys = [("connections".to_owned(), POOL.to_string())];
         let mariadb = DatabaseServer::start(Database::Mariadb, &server)?;
         let gate = Gatekeeper::start_before(&mariadb.upstream(), &keys)?;
@@ -47,16 +47,15 @@ pub(super) async fn start(options: &Options) -> Result<Sysbench, Error> {
 }
 
 impl Servers {
-    /// `None` where ProxySQL isn't installed.
-    fn turn(&self, variant: usize, protocol: Protocol) -> Result<Option<Full>, Error> {
+    fn turn(&self, variant: usize, protocol: Protocol) -> Result<Turned, Error> {
         let (port, pid) = match (variant, &self.proxysql) {
             (0, _) => (self.mariadb.port(), None),
             (1, Some(proxysql)) => (proxysql.port(), Some(proxysql.pid())),
-            (1, None) => return Ok(None),
+            (1, None) => return Ok(Turned::NONE),
             (2, _) => (self.gate.port(), Some(self.gate.pid())),
             _ => (self.gate_for_postgres.port(), Some(self.gate_for_postgres.pid())),
         };
-        let Options { clients, window, .. } = self.options;
+        let (clients, window) = (self.options.clients, self.options.turns.window(WINDOW));
         let meter = CpuMeter::start(&pid.into_iter().collect::<Vec<_>>());
         let (transactions, rate) = if variant == 3 {
             let protocol = match protocol {
@@ -71,7 +70,7 @@ impl Servers {
             let outcome = sysbench::run(&self.mariadb, port, protocol, clients, window)?;
             (outcome.transactions, outcome.tps)
         };
-        Ok(Some(Full { rate, cost: meter.used().as_secs_f64() / transactions as f64 }))
+        Ok(Turned { rate, cost: meter.used().as_secs_f64() / transactions as f64, ..Turned::NONE })
     }
 }
 
@@ -82,6 +81,7 @@ impl Laboratory for Sysbench {
     const BESIDE: &'static [Beside] =
         &[Beside { variant: 3, goal: Some((1.1, 1.1)) }, Beside { variant: 1, goal: None }];
     const SECTIONS: &'static [&'static str] = &["text", "prepared"];
+    const HAS_HALF: bool = false;
 
     fn variants(&self) -> Vec<String> {
         let proxysql = self.0.proxysql.as_ref();
@@ -90,12 +90,8 @@ impl Laboratory for Sysbench {
         vec!["direct".to_owned(), proxysql, "gate".to_owned(), "the gate for PostgreSQL".to_owned()]
     }
 
-    async fn full(&self, variant: usize, section: usize) -> Result<Option<Full>, Error> {
+    async fn turn(&self, variant: usize, section: usize, _: Option<(f64, usize)>) -> Result<Turned, Error> {
         let servers = Arc::clone(&self.0);
         blocking(move || servers.turn(variant, Protocol::ALL[section])).await
-    }
-
-    async fn half(&self, _: usize, _: usize, _: f64, _: usize) -> Result<Option<Half>, Error> {
-        Ok(None)
     }
 }

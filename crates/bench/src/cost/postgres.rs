@@ -5,7 +5,7 @@ use std::sync::Arc;
 use testbed::pgbouncer::{PgBouncer, Prepared};
 use testbed::postgres::{PrivateServer, PrivateServerOptions};
 
-use super::{Beside, Full, Half, Laboratory, Options, POOL};
+use super::{Beside, Laboratory, Options, POOL, Turned, WINDOW};
 use crate::Error;
 use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
@@ -27,7 +27,8 @@ pub(super) struct Pgbench(Arc<Servers>);
 pub(super) async fn start(options: &Options) -> Result<Pgbench, Error> {
     let options = options.clone();
     let start = move || {
-        let server = PrivateServer::start(&PrivateServerOptions { cpu: options.cpu, ..Default::default() })?;
+        let server =
+            PrivateServer::start(&PrivateServerOptions { cpu: options.turns.cpu, ..Default::default() })?;
         pgbench::initialize(&server, SCALE)?;
         let pgbouncer = PgBouncer::start(&server, POOL, options.clients + 10, Prepared::Followed)?;
         let gatekeeper = Gatekeeper::start(server.port(), &[("connections".to_owned(), POOL.to_string())])?;
@@ -49,29 +50,12 @@ impl Servers {
             1 => (self.pgbouncer.port(), Some(self.pgbouncer.pid())),
             _ => (self.gatekeeper.port(), Some(self.gatekeeper.pid())),
         };
-        let Options { clients, window, .. } = self.options;
-        let run = Run { protocol, clients, amount: Amount::Time(window), rate, scripts: &[] };
+        let amount = Amount::Time(self.options.turns.window(WINDOW));
+        let run = Run { protocol, clients: self.options.clients, amount, rate, scripts: &[] };
         let meter = CpuMeter::start(&pid.into_iter().collect::<Vec<_>>());
         let outcome = pgbench::run(&self.server, port, &run)?;
         let cost = meter.used().as_secs_f64() / outcome.transactions as f64;
         Ok((outcome, cost))
-    }
-}
-
-impl Pgbench {
-    /// None where PgBouncer is too old for prepared statements in transaction mode.
-    async fn turn(
-        &self,
-        variant: usize,
-        section: usize,
-        rate: Option<f64>,
-    ) -> Result<Option<(pgbench::Outcome, f64)>, Error> {
-        let protocol = Protocol::ALL[section];
-        if variant == 1 && protocol == Protocol::Prepared && !self.0.pgbouncer.prepares() {
-            return Ok(None);
-        }
-        let servers = Arc::clone(&self.0);
-        blocking(move || servers.turn(variant, protocol, rate)).await.map(Some)
     }
 }
 
@@ -86,18 +70,25 @@ impl Laboratory for Pgbench {
         vec!["direct".to_owned(), pgbouncer, "Gatekeeper".to_owned()]
     }
 
-    async fn full(&self, variant: usize, section: usize) -> Result<Option<Full>, Error> {
-        let turn = self.turn(variant, section, None).await?;
-        Ok(turn.map(|(outcome, cost)| Full { rate: outcome.tps, cost }))
-    }
-
-    async fn half(&self, variant: usize, section: usize, rate: f64, _: usize) -> Result<Option<Half>, Error> {
-        let turn = self.turn(variant, section, Some(rate)).await?;
-        Ok(turn.map(|(outcome, cost)| Half {
-            p50: outcome.response(0.5),
-            p99: outcome.response(0.99),
-            cost,
-            late: None,
-        }))
+    async fn turn(
+        &self,
+        variant: usize,
+        section: usize,
+        rate: Option<(f64, usize)>,
+    ) -> Result<Turned, Error> {
+        let protocol = Protocol::ALL[section];
+        if variant == 1 && protocol == Protocol::Prepared && !self.0.pgbouncer.prepares() {
+            // It is too old for prepared statements in transaction mode.
+            return Ok(Turned::NONE);
+        }
+        let servers = Arc::clone(&self.0);
+        let rate = rate.map(|(rate, _)| rate);
+        let (outcome, cost) = blocking(move || servers.turn(variant, protocol, rate)).await?;
+        Ok(match rate {
+            None => Turned { rate: outcome.tps, cost, ..Turned::NONE },
+            Some(_) => {
+                Turned { cost, p50: outcome.response(0.5), p99: outcome.response(0.99), ..Turned::NONE }
+            }
+        })
     }
 }

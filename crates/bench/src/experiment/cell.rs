@@ -8,9 +8,8 @@ use super::anatomy::Anatomy;
 use super::learned::LearnedPage;
 use super::plan::{Load, Metric, Who};
 use super::schedule::Moment;
-use crate::load::little_residual;
 use crate::load::{Outcome, Record};
-use crate::stats::{mean, percentile};
+use crate::stats::{little_residual, mean, percentile};
 
 /// More of the processors that the server doesn't have than this, and the client may be the bottleneck.
 const CLIENT_BUSY: f64 = 0.9;
@@ -151,7 +150,7 @@ pub struct Measured {
     pub clients: Figures,
     /// Of the bystanders, if there are any.
     pub bystanders: Option<Figures>,
-    /// Of an origin's short pages.
+    /// Of an origin's short pages, and of an open loop's short requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short: Option<Figures>,
     /// How long the bystanders' errand took.
@@ -169,7 +168,7 @@ pub struct Measured {
     /// Of a schedule: each phase, once it has settled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Self>,
-    /// Of a schedule: each second.
+    /// Of a schedule and of an open loop: each second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moments: Vec<Moment>,
     /// Processors that the client program used.

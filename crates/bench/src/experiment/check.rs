@@ -330,8 +330,10 @@ fn check_goal(plan: &Plan, index: usize, goal: &Goal, judge: &mut Judge<'_>) {
     if goal.group == Who::Bystanders && plan.workload.bystanders.is_none() {
         judge.complain(&at("group"), "there are no bystanders", Some("write [workload.bystanders]"));
     }
-    if goal.group == Who::Short && plan.workload.origin.is_none() {
-        judge.complain(&at("group"), "there are no short pages", Some("write [workload.origin]"));
+    let is_told = plan.workload.origin.is_some() || plan.workload.request.iter().any(|request| request.short);
+    if goal.group == Who::Short && !is_told {
+        let hint = Some("write [workload.origin], or short = true for a request");
+        judge.complain(&at("group"), "there are no short pages", hint);
     }
     if !goal.grace.0.is_zero() && !goal.metric.is_a_time() {
         judge.complain(&at("grace"), "is time, and the metric is none", Some("take it away"));

@@ -19,10 +19,11 @@ use super::plan::{
     Bystanders, Connect, Form, Load, Plan, Request, Server, Show, Tables, Unit as RequestUnit,
 };
 use super::runner::Laboratory;
+use super::schedule::moments;
 use crate::blocking::blocking;
 use crate::load::{
-    Client, Connecting, ConnectionPool, Crowd, CrowdOutcome, Draw, Group, Mix, OpenRun, Progress,
-    RequestType, Schedule, Served, Target, Unit,
+    Client, Connecting, ConnectionPool, Crowd, CrowdOutcome, Draw, Group, Mix, OpenRun, Record, RequestType,
+    Schedule, Served, Target, Unit,
 };
 use crate::{Error, gatekeeper, shop};
 
@@ -86,7 +87,7 @@ impl Statements {
             shop::batch(&admin, &format!("setting up with `{sql}`"), sql).await?;
         }
         let shops = match plan.workload.tables {
-            Tables::Shop => Some(shop::mix(database, shop::calibrate(&admin).await?.0)?),
+            Tables::Shop => Some(shop::mix(database, shop::report_rows(&admin).await?)?),
             Tables::None => None,
         };
         let mix = |requests: &[Request]| mix(requests, shops.as_ref()).map(Arc::new);
@@ -242,11 +243,16 @@ impl Statements {
         };
         let pool = ConnectionPool::open(control.target.clone(), control.open_connections()).await?;
         let meters = self.meters(Instant::now() + times.0, times.1, control);
-        let outcome = run.run(&pool, &Arc::new(Progress::default())).await?;
+        let outcome = run.run(&pool).await?;
         let used = used(Some(meters)).await?;
         let dues = run.schedule.arrivals().iter().map(|arrival| arrival.due);
+        let requests = &self.plan.workload.request;
+        let is_short = |record: &&Record| requests[usize::from(record.request_type)].short;
+        let short: Vec<Record> = outcome.records.iter().filter(is_short).copied().collect();
         Ok(Measured {
             clients: Figures::of(&outcome.records, times, run.timeout, None),
+            short: (!short.is_empty()).then(|| Figures::of(&short, times, run.timeout, None)),
+            moments: moments(&outcome.records, times.0 + times.1, run.timeout),
             client_queue_seconds: queued_in_client(dues.zip(outcome.waits.iter().copied()), times),
             client_cpu: outcome.client_cpu,
             late_seconds: outcome.lag_p99.as_secs_f64(),

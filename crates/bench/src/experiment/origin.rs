@@ -19,7 +19,7 @@ use super::cell::{Cell, Figures, Measured, TypeFigures};
 use super::machine::Machine;
 use super::plan::{Form, Load, Pages, Plan};
 use super::runner::Laboratory;
-use super::schedule::Moment;
+use super::schedule;
 use crate::blocking::blocking;
 use crate::http::pages::{Arrivals, MEAN_WORK, Visits, expected, is_short, name};
 use crate::http::{ClosedRun, Origin, closed};
@@ -28,7 +28,6 @@ use crate::stats::{mean, percentile};
 use crate::{Error, gatekeeper};
 use front::Front;
 
-pub mod crowd;
 mod front;
 
 /// The load before each step, in capacities.
@@ -122,7 +121,7 @@ impl Pageviews {
             clients: figures(&records, counted, patience),
             short: Some(figures(&short, counted, patience)),
             types: types(&records, counted),
-            moments: moments(&records, calm + lasts, patience),
+            moments: schedule::moments(&records, calm + lasts, patience),
             client_cpu: outcome.client_cpu,
             late_seconds: outcome.lag_p99.as_secs_f64(),
             client_processors: allowed_cpus().len(),
@@ -195,23 +194,6 @@ fn types(records: &[Record], (begin, window): (Duration, Duration)) -> Vec<TypeF
     pages.map(one).filter(|page| page.completed > 0).collect()
 }
 
-/// By second of arrival since the calm began: the requests that were let in, however they ended, and their
-/// response times.
-fn moments(records: &[Record], lasts: Duration, patience: Duration) -> Vec<Moment> {
-    let mut seconds: Vec<Vec<Record>> = vec![Vec::new(); lasts.as_secs() as usize];
-    for record in records {
-        if let Some(second) = seconds.get_mut(record.due.as_secs() as usize) {
-            second.push(*record);
-        }
-    }
-    let moment = |came: &Vec<Record>| {
-        let took = charged(came, patience);
-        let (done, refused) = (took.len() as u64, (came.len() - took.len()) as u64);
-        Moment { done, refused, response: mean(&took), ..Moment::default() }
-    };
-    seconds.iter().map(moment).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,7 +222,7 @@ mod tests {
         let types = types(&records, (second, second));
         let told: Vec<(&str, u64)> = types.iter().map(|page| (page.name.as_str(), page.completed)).collect();
         assert_eq!(told, [("home", 2), ("best-sellers", 1)]);
-        let moments = moments(&records, 2 * second, 10 * second);
+        let moments = schedule::moments(&records, 2 * second, 10 * second);
         assert_eq!((moments[1].done, moments[1].refused), (4, 1));
         assert!((moments[1].response - 2.65).abs() < 1e-9, "{moments:?}");
         let nobody = figures(&records[2..3], (second, second), second);

@@ -218,6 +218,9 @@ pub struct Request {
     /// SQLSTATEs after which the application tries again.
     #[serde(default)]
     pub retry: Vec<String>,
+    /// Whether an open loop tells it apart, as `short`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub short: bool,
 }
 
 /// What holds a request's statements together.

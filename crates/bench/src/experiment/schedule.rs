@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::complaint::{Judge, nearest};
 use super::plan::{Form, Plan};
 use super::words::Time;
+use crate::load::{Outcome, Record};
 
 /// Where visitors of a site go.
 pub(super) const MIXES: [&str; 3] = ["browsing", "shopping", "ordering"];
@@ -40,19 +41,45 @@ const fn ten_seconds() -> Time {
     Time(Duration::from_secs(10))
 }
 
-/// A second of a schedule.
+/// A second of a schedule, or of an open loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Moment {
-    /// Right pages.
+    /// Right pages; of an open loop the requests that came in it and weren't refused.
     pub done: u64,
     /// Refused by the gate.
     pub refused: u64,
     /// Neither: not there in time, turned away by the shop itself, failed, wrong.
     pub lost: u64,
-    /// Mean response time of the right pages, in seconds.
+    /// Mean response time of those done, in seconds.
     pub response: f64,
-    /// Browsers there.
+    /// Browsers there; of an open loop the requests that have come and not ended, at the second's end.
     pub present: usize,
+    /// Of an open loop: answers in it.
+    #[serde(default)]
+    pub answered: u64,
+}
+
+/// An open loop by second since the first arrival; a request that isn't answered counts with its whole
+/// patience.
+pub(super) fn moments(records: &[Record], lasts: Duration, patience: Duration) -> Vec<Moment> {
+    let mut moments = vec![Moment::default(); lasts.as_secs() as usize];
+    for record in records {
+        let (due, end) = (record.due.as_secs() as usize, record.end().as_secs() as usize);
+        match moments.get_mut(due) {
+            Some(moment) if record.outcome == Outcome::Rejected => moment.refused += 1,
+            Some(moment) => {
+                moment.done += 1;
+                moment.response += record.charged(patience).as_secs_f64();
+            }
+            None => {}
+        }
+        moments.iter_mut().take(end).skip(due).for_each(|moment| moment.present += 1);
+        if record.outcome == Outcome::Completed {
+            moments.get_mut(end).into_iter().for_each(|moment| moment.answered += 1);
+        }
+    }
+    moments.iter_mut().for_each(|moment| moment.response /= moment.done.max(1) as f64);
+    moments
 }
 
 /// How long a schedule lasts.

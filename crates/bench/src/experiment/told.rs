@@ -106,7 +106,7 @@ impl ToldOfSecond {
         let Counts { done, rejected, timed_out, failed, wrong, .. } = self.counts;
         let (refused, own) = (rejected.saturating_sub(self.busy), self.busy.min(rejected));
         let lost = timed_out + failed + wrong + own;
-        Moment { done, refused, lost, response: self.response, present: self.present }
+        Moment { done, refused, lost, response: self.response, present: self.present, answered: 0 }
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
         let scheduled = told().scheduled(Measured::default(), Place::Site);
         assert_eq!(scheduled.phases.len(), 1);
         assert_eq!((scheduled.phases[0].clients.refused, scheduled.phases[0].types.len()), (3, 1));
-        let second = Moment { done: 5, refused: 3, lost: 2, response: 0.5, present: 7 };
+        let second = Moment { done: 5, refused: 3, lost: 2, response: 0.5, present: 7, answered: 0 };
         assert_eq!(scheduled.moments, [second, second]);
     }
 }

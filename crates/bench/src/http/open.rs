@@ -20,6 +20,7 @@ use super::connection::{Connection, Head};
 use super::on_one_thread;
 use crate::Error;
 use crate::load::{CpuMeter, Outcome, Record};
+use crate::stats::percentile_of_times;
 
 /// Time between the call and the first arrival.
 const LEAD: Duration = Duration::from_millis(50);
@@ -189,14 +190,13 @@ impl State {
     }
 
     fn outcome(&self, used: Duration, metered: Duration, client_cpu: f64) -> OpenRuns {
-        let mut lags = self.lags.take();
-        lags.sort_unstable();
+        let lags = self.lags.take();
         OpenRuns {
             records: self.records.take(),
             used: used.as_secs_f64(),
             metered: metered.as_secs_f64(),
-            lag_p99: lags.get(lags.len() * 99 / 100).copied().unwrap_or_default(),
-            lag_max: lags.last().copied().unwrap_or_default(),
+            lag_p99: percentile_of_times(&lags, 0.99),
+            lag_max: lags.iter().max().copied().unwrap_or_default(),
             client_cpu,
             first_bytes: self.first_bytes.take(),
             connections: self.connections.get(),

@@ -73,11 +73,6 @@ impl ConnectionPool {
         Ok(pool)
     }
 
-    /// How many connections the pool was opened with.
-    pub const fn size(&self) -> usize {
-        self.size
-    }
-
     /// How many connections had to be opened again so far.
     pub fn reopened(&self) -> usize {
         self.reopened.load(Ordering::Relaxed)
@@ -121,11 +116,6 @@ impl ConnectionPool {
         let mut lists = self.lists();
         let expired = lists.waiting.iter().take_while(|&&request| gone(request)).count();
         lists.waiting.drain(..expired).collect()
-    }
-
-    /// Takes an idle connection out of the pool, for a closed loop.
-    pub(super) fn take(&self) -> Option<Client> {
-        self.lists().idle.pop()
     }
 
     /// Makes a connection whose request was given up usable again: cancels what still runs and rolls back, or

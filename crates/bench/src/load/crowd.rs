@@ -24,6 +24,7 @@ use super::mix::{Mix, Rotation};
 use super::usage::CpuMeter;
 use super::{Outcome, Record};
 use crate::Error;
+use crate::stats::percentile_of_times;
 
 /// How long a client pauses that was refused or failed.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -206,8 +207,7 @@ async fn watch(times: Times) -> (Duration, f64) {
     }
     sleep_until(times.last.into()).await;
     let share = meter.share();
-    lags.sort_unstable();
-    (lags.get(lags.len() * 99 / 100).copied().unwrap_or_default(), share)
+    (percentile_of_times(&lags, 0.99), share)
 }
 
 /// One client.

@@ -3,7 +3,7 @@
 //! A thread of its own sleeps from arrival to arrival (the runtime's timer would round to a millisecond) and
 //! hands each request to the connection pool; a task per busy connection does the rest.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use super::schedule::Schedule;
 use super::usage::CpuMeter;
 use super::{Outcome, Record};
 use crate::Error;
+use crate::stats::percentile_of_times;
 
 /// Time between the call and the first arrival, for everything to be in its place.
 const LEAD: Duration = Duration::from_millis(20);
@@ -31,41 +32,15 @@ const REST_BOUND: Duration = Duration::from_secs(30);
 pub struct OpenOutcome {
     /// One record per scheduled request, in order of their ends.
     pub records: Vec<Record>,
-    /// How long requests kept arriving.
-    pub window: Duration,
-    /// The time-out of each request.
-    pub timeout: Duration,
     /// How late the client handed over its requests: the 99th percentile.
     pub lag_p99: Duration,
     /// Processors that the client used on average while requests arrived.
     pub client_cpu: f64,
-    /// Connections that had to be opened again during the run.
-    pub reopened: usize,
     /// What the server said to the first failed request, if any failed.
     pub first_failure: Option<String>,
     /// How long each scheduled request waited here for a connection, in order of arrival; without one:
     /// until it gave up.
     pub waits: Vec<Duration>,
-}
-
-/// Counts for a progress display; all of them only grow during a run.
-#[derive(Debug, Default)]
-pub struct Progress {
-    submitted: AtomicUsize,
-    ended: AtomicUsize,
-    completed: AtomicUsize,
-}
-
-impl Progress {
-    /// Requests that have arrived and have not ended.
-    pub fn backlog(&self) -> usize {
-        self.submitted.load(Ordering::Relaxed).saturating_sub(self.ended.load(Ordering::Relaxed))
-    }
-
-    /// Requests answered so far.
-    pub fn completed(&self) -> usize {
-        self.completed.load(Ordering::Relaxed)
-    }
 }
 
 /// One run: the same schedule can be run against several pools.
@@ -86,16 +61,11 @@ impl OpenRun {
     ///
     /// # Errors
     /// If the pool isn't at rest before, or doesn't come to rest afterwards.
-    pub async fn run(
-        &self,
-        pool: &Arc<ConnectionPool>,
-        progress: &Arc<Progress>,
-    ) -> Result<OpenOutcome, Error> {
+    pub async fn run(&self, pool: &Arc<ConnectionPool>) -> Result<OpenOutcome, Error> {
         if !pool.is_at_rest() {
             return Err(Error::Experiment("the last run's requests are still there".to_owned()));
         }
-        let reopened = pool.reopened();
-        let state = Arc::new(State::new(self.clone(), Arc::clone(pool), Arc::clone(progress)));
+        let state = Arc::new(State::new(self.clone(), Arc::clone(pool)));
         let guard = StopOnDrop(Arc::clone(&state));
         let meter = CpuMeter::start_own();
         let arrivals = {
@@ -106,18 +76,12 @@ impl OpenRun {
         let client_cpu = meter.share();
         state.finish().await?;
         drop(guard);
-        let mut lags =
-            arrivals.join().map_err(|_| Error::Experiment("the arrivals' thread ended".to_owned()))?;
-        lags.sort_unstable();
-        let lag_p99 = lags.get(lags.len() * 99 / 100).copied().unwrap_or_default();
+        let lags = arrivals.join().map_err(|_| Error::Experiment("the arrivals' thread ended".to_owned()))?;
         let results = std::mem::take(&mut *state.results.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(OpenOutcome {
             records: results.records,
-            window: self.schedule.window(),
-            timeout: self.timeout,
-            lag_p99,
+            lag_p99: percentile_of_times(&lags, 0.99),
             client_cpu,
-            reopened: pool.reopened() - reopened,
             first_failure: results.first_failure,
             waits: results.waits,
         })
@@ -135,7 +99,6 @@ struct Results {
 struct State {
     run: OpenRun,
     pool: Arc<ConnectionPool>,
-    progress: Arc<Progress>,
     epoch: Instant,
     stop: AtomicBool,
     results: Mutex<Results>,
@@ -152,13 +115,12 @@ impl Drop for StopOnDrop {
 }
 
 impl State {
-    fn new(run: OpenRun, pool: Arc<ConnectionPool>, progress: Arc<Progress>) -> Self {
+    fn new(run: OpenRun, pool: Arc<ConnectionPool>) -> Self {
         let total = run.schedule.arrivals().len();
         let (records, waits) = (Vec::with_capacity(total), vec![Duration::ZERO; total]);
         Self {
             run,
             pool,
-            progress,
             epoch: Instant::now() + LEAD,
             stop: AtomicBool::new(false),
             results: Mutex::new(Results { records, first_failure: None, waits }),
@@ -190,10 +152,6 @@ impl State {
             }
             results.records.len()
         };
-        self.progress.ended.fetch_add(1, Ordering::Relaxed);
-        if outcome == Outcome::Completed {
-            self.progress.completed.fetch_add(1, Ordering::Relaxed);
-        }
         if ended == self.total() {
             self.all_ended.notify_one();
         }
@@ -250,7 +208,6 @@ fn arrive(state: &Arc<State>, runtime: &Handle) -> Vec<Duration> {
             break;
         }
         lags.push(due.elapsed());
-        state.progress.submitted.fetch_add(1, Ordering::Relaxed);
         state.sweep();
         if let Some((client, request)) = state.pool.offer(request) {
             runtime.spawn(serve(Arc::clone(state), client, request));

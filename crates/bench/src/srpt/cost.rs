@@ -7,11 +7,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::Error;
-use crate::alternate::{Display, Turn, alternate};
+use crate::alternate::Display;
 use crate::blocking::blocking;
 use crate::gatekeeper::Gatekeeper;
 use crate::http::{ClosedRun, Nginx, NginxRole, closed, write_files};
-use crate::stats::Rounds;
+use crate::table::count;
+use crate::turns::{Flags, Row};
 
 /// Sizes of responses, in bytes.
 const SIZES: [usize; 2] = [1_024, 102_400];
@@ -26,36 +27,31 @@ const GATES: [&[(&str, &str)]; 3] = [
     &[("uplink", "\"auto\""), ("egress", "\"srpt\"")],
 ];
 
+/// What the gates are called.
+const NAMES: [&str; 3] = ["without an uplink", "with one", "with one that is found"];
+
 /// One gate in one round.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Cost {
+struct Cost {
     /// Processor time for each response, in seconds.
-    pub time: f64,
+    time: f64,
     /// Responses a second.
-    pub rate: f64,
+    rate: f64,
 }
 
-/// What each gate costs.
-#[derive(Clone, Debug, Serialize)]
-pub struct Costs {
-    /// By size: bytes, then by gate (off, told, found), then by round.
-    pub sizes: Vec<(usize, [Vec<Cost>; 3])>,
-}
-
-impl Costs {
-    /// A figure of each round.
-    pub fn rounds(gate: &[Cost], figure: fn(&Cost) -> f64) -> Rounds {
-        Rounds::of(&gate.iter().map(figure).collect::<Vec<_>>())
-    }
-
-    /// A figure of one gate over that of another, of each round.
-    pub fn ratios(off: &[Cost], on: &[Cost], figure: fn(&Cost) -> f64) -> Rounds {
-        Rounds::of(&off.iter().zip(on).map(|(off, on)| figure(on) / figure(off)).collect::<Vec<_>>())
-    }
-}
+const ROWS: &[Row<Cost>] = &[
+    Row::compared(
+        "processor time of the gate for each",
+        |cost| cost.time,
+        |time| format!("{:.1} µs", time * 1e6),
+    ),
+    Row::compared("responses a second", |cost| cost.rate, count),
+];
 
 /// Compares them in turns.
-pub(super) async fn measure(rounds: usize, cpu: Option<usize>, display: &Display) -> Result<Costs, Error> {
+pub(super) async fn measure(rounds: usize, options: &Flags, display: &Display) -> Result<String, Error> {
+    let cpu = options.cpu;
+    let mut report = options.report("srpt-cost", &NAMES, ROWS)?;
     let (files, origin, gates) = blocking(move || {
         let files = tempfile::tempdir().map_err(Error::io("creating a temporary directory"))?;
         write_files(files.path(), &SIZES)?;
@@ -65,33 +61,29 @@ pub(super) async fn measure(rounds: usize, cpu: Option<usize>, display: &Display
         Ok((files, origin, gates))
     })
     .await?;
-    let mut sizes = Vec::new();
     for size in SIZES {
         let request = format!("GET /{size} HTTP/1.1\r\nHost: site.example\r\n\r\n").into_bytes();
-        let expected = [TIMES[0] + TIMES[1]; GATES.len()];
-        let costs = alternate(rounds, &expected, async |at: Turn, left| {
-            display.now(format!("processor time for {size} bytes: {left:.0?} to go"));
-            let gate = &gates[at.variant];
-            let run = ClosedRun {
-                port: gate.port(),
-                requests: vec![request.clone()],
-                status: 200,
-                connections: CONNECTIONS,
-                warm_up: TIMES[0],
-                window: TIMES[1],
-                measured: vec![gate.pid()],
-            };
-            closed(run).await.map(|counted| Cost { time: counted.cost, rate: counted.rate })
-        })
-        .await?;
-        let costs = <[Vec<Cost>; GATES.len()]>::try_from(costs)
-            .map_err(|_| Error::Experiment("there are three gates".to_owned()))?;
-        sizes.push((size, costs));
+        let name = format!("responses of {size} bytes");
+        report
+            .measure(&name, (rounds, TIMES[0] + TIMES[1]), display, async |at| {
+                let gate = &gates[at.variant];
+                let run = ClosedRun {
+                    port: gate.port(),
+                    requests: vec![request.clone()],
+                    status: 200,
+                    connections: CONNECTIONS,
+                    warm_up: TIMES[0],
+                    window: TIMES[1],
+                    measured: vec![gate.pid()],
+                };
+                closed(run).await.map(|counted| Cost { time: counted.cost, rate: counted.rate })
+            })
+            .await?;
     }
     blocking(move || {
         drop((gates, origin, files));
         Ok(())
     })
     .await?;
-    Ok(Costs { sizes })
+    Ok(report.table())
 }

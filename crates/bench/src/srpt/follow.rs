@@ -12,6 +12,8 @@ use super::laboratory::Testbed;
 use crate::Error;
 use crate::alternate::Display;
 use crate::blocking::blocking;
+use crate::table::seconds;
+use crate::turns::{Flags, Row};
 
 /// A little more than the link carries, so that a queue stands all the time.
 const LOAD: Load = Load::Persistent(1.1);
@@ -26,41 +28,46 @@ const BOUND: Duration = Duration::from_secs(5);
 /// How often the gate is asked.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// Seconds until the gate's rate had followed, by round, at most the 5 s that are waited.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Followed {
+/// Seconds until the gate's rate had followed: at most the 5 s that are waited.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Followed {
     /// After the link's rate was halved.
-    pub halved: Vec<f64>,
+    halved: f64,
     /// After it was doubled.
-    pub doubled: Vec<f64>,
+    doubled: f64,
 }
+
+const ROWS: &[Row<Followed>] = &[
+    Row::new("a halved rate is followed within", |followed| followed.halved, seconds),
+    Row::new("a doubled one within", |followed| followed.doubled, seconds),
+];
 
 /// Halves and doubles the link's rate under load.
 pub(super) async fn measure(
     rounds: usize,
     trace: &[Download],
-    cpu: Option<usize>,
+    options: &Flags,
     display: &Display,
-) -> Result<Followed, Error> {
-    let requests = LOAD.phases().replay(&case::counted(Setup::BASELINE), trace, LENGTH);
-    let requests = Arc::new(requests);
-    let mut followed = Followed::default();
-    for round in 1..=rounds {
-        display.now(format!("a rate that changes: round {round} of {rounds}"));
-        let testbed = blocking(move || Testbed::start(case::FOUND, Setup::BASELINE, cpu)).await?;
-        let played = testbed.requests(Setup::BASELINE, &requests);
-        let (outcome, times) = tokio::join!(played.run(), change(&testbed));
-        outcome?;
-        let [halved, doubled] = times?;
-        followed.halved.push(halved.as_secs_f64());
-        followed.doubled.push(doubled.as_secs_f64());
-        blocking(move || {
-            drop(testbed);
-            Ok(())
+) -> Result<String, Error> {
+    let requests = Arc::new(LOAD.phases().replay(&case::counted(Setup::BASELINE), trace, LENGTH));
+    let cpu = options.cpu;
+    let mut report = options.report("srpt-follow", &["a gate that finds the rate"], ROWS)?;
+    report
+        .measure("", (rounds, LENGTH), display, async |_| {
+            let testbed = blocking(move || Testbed::start(case::FOUND, Setup::BASELINE, cpu)).await?;
+            let played = testbed.requests(Setup::BASELINE, &requests);
+            let (outcome, times) = tokio::join!(played.run(), change(&testbed));
+            outcome?;
+            let [halved, doubled] = times?.map(|time| time.as_secs_f64());
+            blocking(move || {
+                drop(testbed);
+                Ok(())
+            })
+            .await?;
+            Ok(Followed { halved, doubled })
         })
         .await?;
-    }
-    Ok(followed)
+    Ok(report.table())
 }
 
 async fn change(testbed: &Testbed) -> Result<[Duration; 2], Error> {

@@ -163,8 +163,8 @@ pub(crate) fn step(seed: u64, policy: Policy, cores: u32, load: f64, at: u64, un
     scenario(seed, policy, cores, vec![(Duration::ZERO, 0.5), (Duration::from_secs(at), load)], until)
 }
 
-/// What `bench bounded-response` plays: ten seconds of half a capacity, then seventy of this load; clients
-/// wait for ten.
+/// What `bench run bounded-response` plays: ten seconds of half a capacity, then seventy of this load;
+/// clients wait for ten.
 pub(crate) fn bounded_response(seed: u64, rejection: Rejection, load: f64) -> Scenario {
     let patience = Patience { abandoned: Abandoned::RunsOn, ..Patience::of(Duration::from_secs(10)) };
     let mut scenario = step(seed, http_gate(rejection), 1, load, 10, 95);

@@ -93,7 +93,7 @@ pub enum Who {
     Clients,
     /// The others.
     Bystanders,
-    /// Those for short pages of an origin.
+    /// Those for short pages of an origin, and for requests that a plan calls short.
     Short,
 }
 

@@ -1,5 +1,7 @@
-//! Curves of a schedule, or of an origin's loads, from second to second: response times, refusals, pages
-//! served.
+//! Curves of a schedule, or of an open loop's loads, from second to second: response times, refusals,
+//! answers.
+
+use std::time::Duration;
 
 use sim::plot::{Curve, Mark, Panel, Plot, Scale};
 
@@ -12,7 +14,7 @@ use crate::table::{count, seconds};
 
 /// Points of a curve at most.
 const POINTS: usize = 150;
-/// Points of an origin's load at least, and the most seconds of one.
+/// Points of an open loop's load at least, and the most seconds of one.
 const OF_A_LOAD: (usize, usize) = (20, 5);
 
 /// What is shown of some seconds, of all repetitions together; none if there is nothing to tell.
@@ -60,25 +62,34 @@ pub(super) fn picture(shown: &Shown) -> Option<(String, Picture)> {
     Some((format!("{}-seconds", shown.plan.name), Picture::new(plot, Vec::new())))
 }
 
-/// The picture of an origin's loads, if they were measured: a panel for each.
+/// The picture of an open loop's loads, if they were measured: a panel for each, and of statements two more.
 pub(super) fn loads(shown: &Shown) -> Option<(String, Picture)> {
-    let (form, origin) = (shown.form(), shown.plan.workload.origin.as_ref()?);
-    let lasts = (origin.calm.0 + form.warm_up.0 + form.window.0).as_secs() as usize;
+    let (form, origin) = (shown.form(), shown.plan.workload.origin.as_ref());
+    let calm = origin.map_or(Duration::ZERO, |origin| origin.calm.0);
+    let lasts = (calm + form.warm_up.0 + form.window.0).as_secs() as usize;
     let width = lasts.div_ceil(POINTS).max((lasts / OF_A_LOAD.0).clamp(1, OF_A_LOAD.1));
-    let target: Vec<Mark> =
-        origin.target.map(|target| Mark::Level(target.0.as_secs_f64())).into_iter().collect();
-    let panel = |load: Load| {
-        let measured =
-            form.variants.iter().map(|variant| shown.results.repetitions(variant, load)).collect::<Vec<_>>();
-        if measured.iter().all(Vec::is_empty) {
-            return None;
+    let target = origin.and_then(|origin| origin.target);
+    let target: Vec<Mark> = target.map(|target| Mark::Level(target.0.as_secs_f64())).into_iter().collect();
+    let panels_of = |load: Load| {
+        let of = |variant: &String| shown.results.repetitions(variant, load);
+        let measured: Vec<Vec<&Measured>> = form.variants.iter().map(of).collect();
+        if measured.iter().flatten().all(|measured| measured.moments.is_empty()) {
+            return Vec::new();
         }
-        let curves = measured.iter().map(|repetitions| curve(repetitions, lasts, width, response)).collect();
-        let begins = origin.calm.0.as_secs();
-        let title = format!("{} the capacity from {begins} s on: mean response time", load.label());
-        Some(Panel { title, scale: Scale::Logarithmic, show: seconds, curves, marks: target.clone() })
+        let panel = |says: &str, scale, show, value: Value, marks: &[Mark]| {
+            let curves = measured.iter().map(|repetitions| curve(repetitions, lasts, width, value)).collect();
+            let title = format!("{} from {} s on: {says}", load.label(), calm.as_secs());
+            Panel { title, scale, show, curves, marks: marks.to_vec() }
+        };
+        let mut panels = vec![panel("mean response time", Scale::Logarithmic, seconds, response, &target)];
+        if origin.is_none() {
+            panels.push(panel("answers per second", Scale::Linear, count, answered, &[]));
+            panels.push(panel("waiting or being served", Scale::Linear, count, waiting, &[]));
+        }
+        panels
     };
-    let panels: Vec<Panel> = form.loads().filter_map(panel).collect();
+    let panels: Vec<Panel> =
+        form.overload.iter().flat_map(|&factor| panels_of(Load::Overload(factor))).collect();
     let plot = Plot {
         title: format!("{}, second by second", shown.plan.name),
         subtitle: format!(
@@ -140,6 +151,16 @@ fn refused(moments: &[Moment]) -> Option<f64> {
 fn rate(moments: &[Moment]) -> Option<f64> {
     let done: u64 = moments.iter().map(|moment| moment.done).sum();
     (!moments.is_empty()).then(|| done as f64 / moments.len() as f64)
+}
+
+fn answered(moments: &[Moment]) -> Option<f64> {
+    let all: u64 = moments.iter().map(|moment| moment.answered).sum();
+    (!moments.is_empty()).then(|| all as f64 / moments.len() as f64)
+}
+
+fn waiting(moments: &[Moment]) -> Option<f64> {
+    let all: usize = moments.iter().map(|moment| moment.present).sum();
+    (!moments.is_empty()).then(|| all as f64 / moments.len() as f64)
 }
 
 #[cfg(test)]

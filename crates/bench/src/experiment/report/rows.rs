@@ -197,6 +197,9 @@ impl<'a> Visited<'a> {
             columns.push(("short, let in", Metric::ResponseLetIn, Who::Short, seconds));
             columns.push(("short, 95 %", Metric::P95LetIn, Who::Short, seconds));
             columns.push(("short, answered", Metric::Answered, Who::Short, percent));
+        } else if shown.results.cells().any(|(_, measured)| measured.short.is_some()) {
+            columns.push(("short, mean", Metric::Response, Who::Short, seconds));
+            columns.push(("short, 95 %", Metric::P95, Who::Short, seconds));
         }
         if yardstick.most.is_some() {
             columns.push(("goodput", Metric::Goodput, all, ratio));

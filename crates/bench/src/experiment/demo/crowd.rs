@@ -1,22 +1,16 @@
-//! A demonstration of one load of the plan `bounded-response`: what happens, what is seen and why. Nothing is
-//! judged here.
+//! The second act, before a site: one load of the plan `bounded-response`.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::Pageviews;
-use crate::alternate::Display;
+use super::{Act, story};
+use crate::Error;
 use crate::experiment::cell::Measured;
-use crate::experiment::part::Part;
 use crate::experiment::plan::{Load, Metric, Plan, Who};
-use crate::experiment::report::{self, Places, Shown};
-use crate::experiment::results::{Book, Line, Otherwise};
+use crate::experiment::report::Shown;
 use crate::experiment::words::Time;
 use crate::experiment::yardstick::Yardstick;
-use crate::experiment::{machine, runner};
-use crate::table::{paragraph, seconds};
-use crate::{Error, gatekeeper, story};
+use crate::table::seconds;
 
 const PLAN: &str = include_str!("../../../../../experiments/bounded-response/plan.toml");
 /// The duration of the calm before the load.
@@ -28,42 +22,22 @@ const COUNTS: Duration = Duration::from_secs(9);
 /// The load, in capacities.
 const LOAD: f64 = 3.0;
 
-/// What happens.
-const CROWD: &str = "A site computes pages, half of what it can do at first. Then three times as many visitors \
-    come as it can serve. They come straight to the site, then through a gate with `target = \"150ms\"`.";
+pub(super) const ACT: Act = Act {
+    title: "2 of 2. In front of the application servers: a crowd (a minute)",
+    happens: "A site computes pages, half of what it can do at first. Then three times as many visitors come as it can \
+        serve. They come straight to the site, then through a gate with `target = \"150ms\"`.",
+    plan,
+    told,
+};
 
-/// Runs the demonstration, leaves a page of it in the directory, and returns its story.
-///
-/// # Errors
-/// If something doesn't start.
-pub async fn run(cpu: Option<usize>, output: &Path, display: &Display) -> Result<String, Error> {
-    display.say(&format!("\n{}", paragraph(CROWD)));
+fn plan() -> Result<Plan, Error> {
     let mut plan = Plan::parse("bounded-response", Path::new("plan.toml"), PLAN)?;
-    plan.goal.clear();
     let pages = plan.workload.origin.as_mut().ok_or_else(|| Error::Experiment("no origin".to_owned()))?;
     pages.calm = Time(CALM);
-    let pages = pages.clone();
     plan.short.variants = ["direct", "gate-target"].map(str::to_owned).to_vec();
     (plan.short.overload, plan.short.repetitions) = (vec![LOAD], 1);
     (plan.short.warm_up, plan.short.window) = (Time(SETTLES), Time(COUNTS));
-    let path = output.join("short.jsonl");
-    // A demonstration measures what it shows.
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Error::io(format!("removing {}", path.display()))(error));
-        }
-        _ => {}
-    }
-    let measured = plan.measured(&plan.short);
-    let (mut book, _) = Book::open(&path, &measured, &gatekeeper::identity()?, Otherwise::BeginAnew)?;
-    let mut laboratory = Pageviews::set_up(&plan, &pages, &plan.short, cpu).await?;
-    book.write(Line::Began { machine: Pageviews::machine()?, moment: machine::Moment::now() })?;
-    runner::run(&plan, &plan.short, &Part::default(), &mut laboratory, &mut book, display).await?;
-    let shown = Shown { plan, form: "short", results: book.results().clone() };
-    let text = told(&shown);
-    let written = report::write(&[shown], &Places { page: output.to_owned(), tables: None })?;
-    let page = written.first().map_or_else(String::new, |page| page.display().to_string());
-    Ok(format!("{text}\n  Page     {page}\n"))
+    Ok(plan)
 }
 
 fn told(shown: &Shown) -> String {
@@ -111,7 +85,7 @@ fn told(shown: &Shown) -> String {
 mod tests {
     use super::*;
     use crate::experiment::cell::{Cell, Figures};
-    use crate::experiment::results::Results;
+    use crate::experiment::results::{Line, Results};
 
     #[test]
     fn the_story_says_what_was_measured() {
@@ -126,9 +100,8 @@ mod tests {
             let cell = Cell { variant: variant.to_owned(), load: Load::Overload(LOAD), repetition: 0 };
             Line::Cell { cell, measured: Box::new(Measured { clients, ..Measured::default() }) }
         };
-        let plan = Plan::parse("bounded-response", Path::new("plan.toml"), PLAN).unwrap();
         let lines = vec![cell("direct", 6.0, 60, 0), cell("gate-target", 0.15, 0, 65)];
-        let told = told(&Shown { plan, form: "short", results: Results { lines } });
+        let told = told(&Shown { plan: plan().unwrap(), form: "short", results: Results { lines } });
         let text = told.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("60 % aren't answered within 10 s"), "{text}");
         assert!(text.contains("65 % are refused at once") && text.contains("150 ms on average"), "{text}");

@@ -215,7 +215,7 @@ impl Gates {
             Some(socket) => Bound::on(socket, told, driver, phase),
             None => Bound::new(told, driver, phase).await,
         };
-        let bound = bound.map_err(named)?;
+        let bound = bound.map_err(|error| named(state::why_not_listening(&gate.listen, error)))?;
         announce(gate, &bound);
         if let Some(inheritance) = &start.inheritance {
             bound.probe().await.map_err(named)?;

@@ -28,6 +28,9 @@ pub(crate) enum Command {
     /// Protect a service, as a file or flags say.
     Run(RunArgs),
     /// Print the configuration that a file means, or everything that is wrong with it.
+    #[command(
+        after_help = "Exit status: 0 told, perhaps with warnings; 1 it is right, and `run` would not start here as this user; 2 it is wrong."
+    )]
     Check {
         /// The file. Without it, the one that `gatekeeper run` would find.
         file: Option<PathBuf>,

@@ -32,12 +32,26 @@ pub(crate) fn examine(gate: &Gate) -> Vec<Fault> {
 }
 
 fn examine_users(gate: &Gate) -> Option<Fault> {
-    let examined = match &gate.service {
-        Service::Postgres(postgres) => assemble::authentication(postgres).map(drop),
-        Service::Mysql(mysql) => assemble::mysql_users(mysql).map(drop),
-        Service::Http(_) => Ok(()),
+    let (examined, file) = match &gate.service {
+        Service::Postgres(postgres) => {
+            (assemble::authentication(postgres).map(drop), postgres.auth.users_file.as_deref())
+        }
+        Service::Mysql(mysql) => (assemble::mysql_users(mysql).map(drop), Some(mysql.users_file.as_path())),
+        Service::Http(_) => return None,
     };
-    examined.err().map(|why| Fault { key: "users_file", why, hint: None })
+    let why = examined.err()?;
+    let why = file.map_or(why.clone(), |file| without_its_name(&why, "users_file", file));
+    Some(Fault { key: "users_file", why, hint: None })
+}
+
+/// What is wrong with a file, where its key and its name stand before it already.
+fn without_its_name(why: &str, key: &str, file: &Path) -> String {
+    let named = format!("{key}: {}:", file.display());
+    match why.strip_prefix(&named) {
+        Some(rest) if rest.starts_with(' ') => rest.trim_start().to_owned(),
+        Some(rest) => format!("line {rest}"),
+        None => why.to_owned(),
+    }
 }
 
 fn examine_routes(gate: &Gate) -> Vec<Fault> {

@@ -152,6 +152,30 @@ pub(crate) fn can_be_made_in(path: &Path) -> Result<(), String> {
     })
 }
 
+/// Whether this process can write at the end of a file there, which it makes if need be. If not: why, and
+/// what to do.
+pub(crate) fn can_be_appended_to(path: &Path) -> Result<(), String> {
+    if !path.exists() {
+        return can_be_made_in(path);
+    }
+    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).map_err(|error| {
+        let (user, error) = (geteuid(), io::Error::from(error));
+        format!(
+            "user {user} can't write {} ({error}); give it to the user that runs gatekeeper",
+            path.display()
+        )
+    })
+}
+
+/// Why an address can't be listened on: what its directory tells, if it is a socket file, or else the error.
+pub(crate) fn why_not_listening(address: &config::Address, error: impl ToString) -> String {
+    let why = match address {
+        config::Address::Unix(path) => can_be_made_in(path).err(),
+        config::Address::Inet { .. } => None,
+    };
+    why.map_or_else(|| error.to_string(), |why| format!("cannot listen on {address}: {why}"))
+}
+
 fn read(path: &Path) -> Result<(Learned, Vec<Arc<str>>), Unusable> {
     let file = ordinary::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Unusable::Absent,

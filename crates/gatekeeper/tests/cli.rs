@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
@@ -75,10 +76,48 @@ fn check_and_run_say_which_directory_a_trace_has_not() {
     let why = format!("there is no directory {}; make it", file.parent().unwrap().display());
     let (code, _, said) = ran(directory.path(), &["check"]);
     let begin = format!("gate \"postgres\": trace_file: the gate won't start: {why}");
-    assert!(code == 0 && said.starts_with(&begin), "{said}");
+    assert!(code == 1 && said.starts_with(&begin), "{said}");
     let (code, _, said) = ran(directory.path(), &["run"]);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains(&format!("trace_file: {}: {why}", file.display())), "{said}");
+}
+
+#[test]
+fn check_and_run_say_which_directory_a_socket_or_an_access_log_has_not() {
+    let directory = with_config("");
+    let nowhere = directory.path().join("nowhere");
+    let why = format!("there is no directory {}; make it", nowhere.display());
+    let gate = "[[gate]]\nprotocol = \"http\"\nupstream = \"127.0.0.1:1\"\n";
+    let local = "listen = \"127.0.0.1:0\"\n";
+    let file = |name: &str| nowhere.join(name).display().to_string();
+    let cases = [
+        (
+            format!("[admin]\nsocket = \"{}\"\n{gate}{local}", file("admin.sock")),
+            format!("admin: socket: gatekeeper won't start: {why}"),
+            1,
+            format!("cannot serve the admin listener on {}: {why}", file("admin.sock")),
+        ),
+        (
+            format!("[admin]\n{local}{gate}listen = \"unix:{}\"\n", file("site.sock")),
+            format!("gate \"http\": listen: the gate can't make its socket itself: {why}"),
+            0,
+            format!("cannot listen on unix:{}: {why}", file("site.sock")),
+        ),
+        (
+            format!("[admin]\n{local}{gate}{local}access_log = \"{}\"\n", file("access.json")),
+            format!("gate \"http\": access_log: the gate won't start: {why}"),
+            1,
+            format!("access_log: {}: {why}", file("access.json")),
+        ),
+    ];
+    for (text, of_check, exits_with, of_run) in cases {
+        fs::write(directory.path().join("gatekeeper.toml"), text).unwrap();
+        let (code, printed, said) = ran(directory.path(), &["check"]);
+        assert!(said.starts_with(&of_check), "{said}");
+        assert!(code == exits_with && printed.contains("[[gate]]"), "{code}: {printed}");
+        let (code, _, said) = ran(directory.path(), &["run"]);
+        assert!(code > 0 && said.contains(&of_run), "{code}: {said}");
+    }
 }
 
 #[test]
@@ -87,6 +126,20 @@ fn a_users_file_of_mysql_that_is_not_there_can_be_made() {
     let directory = with_config(gate);
     let (code, _, said) = ran(directory.path(), &["check"]);
     assert!(code == 2 && said.contains("; `gatekeeper users import` makes one"), "{said}");
+}
+
+#[test]
+fn a_users_file_is_named_once_where_it_is_wrong() {
+    let directory = TempDir::new().unwrap();
+    let flags = ["run", "--protocol", "mysql", "--upstream", "127.0.0.1:3306", "--users-file", "users.txt"];
+    let (code, _, said) = ran(directory.path(), &flags);
+    assert!(code == 2 && said.starts_with("--users-file \"users.txt\": cannot be read: "), "{said}");
+    assert_eq!(said.matches("users.txt").count(), 1, "{said}");
+    let file = directory.path().join("users.txt");
+    fs::write(&file, "\"ann\" \"one\"\nbob two\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let (code, _, said) = ran(directory.path(), &flags);
+    assert!(code == 2 && said.starts_with("--users-file \"users.txt\": line 2: "), "{said}");
 }
 
 #[test]

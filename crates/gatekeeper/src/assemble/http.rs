@@ -15,7 +15,7 @@ use proxy::ordinary;
 use proxy::otlp::Exporter;
 
 use super::{address, keepalive, network, tenant};
-use crate::tls;
+use crate::{state, tls};
 
 /// The longest page, in bytes: it is kept, and sent to every client that is refused.
 const PAGE_BYTES_MAX: u64 = 1 << 20;
@@ -27,7 +27,10 @@ const PAGE_BYTES_MAX: u64 = 1 << 20;
 pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings, String> {
     let check = &http.health_check;
     let log = |path: &std::path::PathBuf| {
-        AccessLog::open(path).map_err(|error| format!("access_log: {}: {error}", path.display()))
+        AccessLog::open(path).map_err(|error| {
+            let why = state::can_be_appended_to(path).err().unwrap_or_else(|| error.to_string());
+            format!("access_log: {}: {why}", path.display())
+        })
     };
     let of_page = |error| format!("error_page: {error}");
     Ok(Settings {

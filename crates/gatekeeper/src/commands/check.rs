@@ -16,7 +16,10 @@ use crate::{Failure, assemble, files, state, tls};
 /// The standing of a goal that can't be kept.
 const OUT: &str = "out of reach";
 
-/// The effective configuration.
+/// What a gate that can't start is said to do.
+const WONT_START: &str = "the gate won't start";
+
+/// The effective configuration. Where `run` would end at once as this user, that is a failure.
 pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
     let file = file.map_or_else(find, Ok)?;
     let world = files::load(&file).map_err(|errors| Failure::Usage(errors.to_string()))?;
@@ -27,16 +30,23 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
              is only for this one"
         );
     }
-    if let Some(Err(why)) = world.admin.socket.as_deref().map(state::can_be_made_in) {
-        eprintln!("admin: socket: it can't be made: {why}");
+    let mut obstacles = Vec::new();
+    if let Some(path) = &world.admin.socket {
+        match state::can_be_made_in(path) {
+            Ok(()) => (),
+            Err(why) if awaits_its_unit(path) => eprintln!("admin: socket: it can't be made yet: {why}"),
+            Err(why) => obstacles.push(format!("admin: socket: gatekeeper won't start: {why}")),
+        }
     }
     for gate in &world.gates {
         for told in tls::open_keys(gate) {
             eprintln!("{told}");
         }
-        // Warnings: the user that checks may be another one than the user that runs the gate.
-        for told in unwritable(gate) {
-            eprintln!("{told}");
+        for (told, weight) in unwritable(gate) {
+            match weight {
+                Weight::Warning => eprintln!("{told}"),
+                Weight::Obstacle => obstacles.push(told),
+            }
         }
         let groups: Vec<_> = gate.classes.iter().filter_map(assemble::group).collect();
         let parents: BTreeSet<_> =
@@ -61,7 +71,17 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
             }
         }
     }
-    Ok(config::effective(&world))
+    if obstacles.is_empty() {
+        return Ok(config::effective(&world));
+    }
+    crate::print(&config::effective(&world))?;
+    Err(Failure::Runtime(obstacles.join("\n")))
+}
+
+/// Whether a path's directory is one that a unit of systemd makes when it starts (RuntimeDirectory=).
+fn awaits_its_unit(path: &Path) -> bool {
+    let is_there = path.parent().is_some_and(Path::exists);
+    !is_there && ["/run", "/var/run"].iter().any(|root| path.starts_with(root))
 }
 
 /// What is to be said of goals that the gate of this name, where one runs with this file, finds out of reach.
@@ -91,20 +111,36 @@ fn out_of_reach(file: &Path, gate: &config::Gate) -> Vec<String> {
     goals.into_iter().filter_map(told).collect()
 }
 
+/// How much a fault matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weight {
+    /// The gate runs all the same.
+    Warning,
+    /// It doesn't.
+    Obstacle,
+}
+
 /// What is to be said of the files that a gate writes, where it can't.
-fn unwritable(gate: &config::Gate) -> Vec<String> {
+fn unwritable(gate: &config::Gate) -> Vec<(String, Weight)> {
     let access_log = match &gate.service {
         config::Service::Http(http) => http.access_log.as_deref(),
         config::Service::Postgres(_) | config::Service::Mysql(_) => None,
     };
+    let socket = match &gate.listen {
+        config::Address::Unix(path) => Some(path.as_path()),
+        config::Address::Inet { .. } => None,
+    };
+    let made = |file: Option<&Path>| state::can_be_made_in(file?).err();
+    let appended_to = |file: Option<&Path>| state::can_be_appended_to(file?).err();
     let files = [
-        ("state_file", gate.state_file.as_deref(), "what is learned won't be kept"),
-        ("trace_file", gate.trace.file.as_deref(), "the gate won't start"),
-        ("access_log", access_log, "the gate won't start"),
+        ("state_file", made(gate.state_file.as_deref()), "what is learned won't be kept", Weight::Warning),
+        // systemd may hand the socket over.
+        ("listen", made(socket), "the gate can't make its socket itself", Weight::Warning),
+        ("trace_file", made(gate.trace.file.as_deref()), WONT_START, Weight::Obstacle),
+        ("access_log", appended_to(access_log), WONT_START, Weight::Obstacle),
     ];
-    let told = |(key, file, then): (&str, Option<&Path>, &str)| {
-        let why = state::can_be_made_in(file?).err()?;
-        Some(format!("gate {:?}: {key}: {then}: {why}", gate.name))
+    let told = |(key, why, then, weight): (_, Option<String>, _, _)| {
+        Some((format!("gate {:?}: {key}: {then}: {}", gate.name, why?), weight))
     };
     files.into_iter().filter_map(told).collect()
 }
@@ -119,8 +155,9 @@ mod tests {
         let text = |inside: &str| {
             let file = |name: &str| directory.path().join(inside).join(name);
             format!(
-                "[[gate]]\nprotocol = \"http\"\nupstream = \"127.0.0.1:1\"\nstate_file = {:?}\ntrace_file = {:?}\n\
-                 access_log = {:?}\n",
+                "[[gate]]\nprotocol = \"http\"\nupstream = \"127.0.0.1:1\"\nlisten = \"unix:{}\"\nstate_file = {:?}\n\
+                 trace_file = {:?}\naccess_log = {:?}\n",
+                file("shop.sock").display(),
                 file("shop.json"),
                 file("shop.trace"),
                 file("access.json")
@@ -130,13 +167,36 @@ mod tests {
             let world = config::parse(config::Origin::CommandLine, &text(inside)).unwrap();
             unwritable(&world.gates[0])
         };
-        assert_eq!(told(""), Vec::<String>::new());
+        assert_eq!(told(""), []);
         let told = told("nowhere");
-        let keys = ["state_file", "trace_file", "access_log"];
+        let keys = [
+            ("state_file", Weight::Warning),
+            ("listen", Weight::Warning),
+            ("trace_file", Weight::Obstacle),
+            ("access_log", Weight::Obstacle),
+        ];
         assert_eq!(told.len(), keys.len(), "{told:?}");
-        for (told, key) in told.iter().zip(keys) {
+        for ((told, weight), (key, expected)) in told.iter().zip(keys) {
             let begin = format!("gate \"http\": {key}: ");
             assert!(told.starts_with(&begin) && told.contains("there is no directory /"), "{told}");
+            assert_eq!((*weight == Weight::Obstacle, *weight), (told.contains(WONT_START), expected));
         }
+    }
+
+    #[test]
+    fn an_access_log_that_is_there_needs_no_directory_that_may_be_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("access.json");
+        std::fs::write(&log, "").unwrap();
+        assert_eq!(state::can_be_appended_to(&log), Ok(()));
+        assert_eq!(state::can_be_appended_to(&directory.path().join("another.json")), Ok(()));
+        assert!(state::can_be_appended_to(&log.join("below.json")).is_err(), "a file is no directory");
+    }
+
+    #[test]
+    fn only_a_missing_directory_of_run_is_left_to_a_unit() {
+        assert!(awaits_its_unit(Path::new("/run/gatekeeper-that-is-not-there/admin.sock")));
+        assert!(!awaits_its_unit(Path::new("/run/admin.sock")));
+        assert!(!awaits_its_unit(Path::new("/nowhere/admin.sock")));
     }
 }

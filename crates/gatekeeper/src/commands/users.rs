@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use config::Service;
@@ -16,6 +16,8 @@ use crate::remote::block_on;
 
 /// The longest file with a password, in bytes: the longest password, and its line's end.
 const PASSWORD_BYTES_MAX: u64 = 4_096;
+/// The permissions that nobody but owner and group may have, as of a users file.
+const OTHERS: u32 = 0o007;
 
 /// The users file, or what has been written.
 pub(crate) fn import_users(args: &UsersImportArgs) -> Result<String, Failure> {
@@ -32,7 +34,8 @@ pub(crate) fn import_users(args: &UsersImportArgs) -> Result<String, Failure> {
     })?;
     let rest = match left_out {
         0 => String::new(),
-        _ => format!(" {left_out} more have a comment there, which says why and what to do."),
+        1 => " 1 more has a comment there, which says why and what to do.".to_owned(),
+        _ => format!(" {left_out} more have comments there, which say why and what to do."),
     };
     let users = if users == 1 { "1 user".to_owned() } else { format!("{users} users") };
     Ok(format!("{} has {users}.{rest}\n", path.display()))
@@ -87,7 +90,16 @@ fn password(file: Option<&Path>) -> Result<Option<Zeroizing<Vec<u8>>>, Failure> 
     let read = if path == Path::new("-") {
         read_password(io::stdin())
     } else {
-        std::fs::File::open(path).and_then(read_password)
+        let file = std::fs::File::open(path);
+        let mode =
+            file.as_ref().ok().and_then(|file| Some(file.metadata().ok()?.permissions().mode() & 0o777));
+        if let Some(mode) = mode.filter(|mode| mode & OTHERS != 0) {
+            return Err(wrong(&format!(
+                "holds a password and is open to everybody (mode {mode:03o}); chmod 600 {}",
+                path.display()
+            )));
+        }
+        file.and_then(read_password)
     };
     let mut password = read.map_err(|error| wrong(&format!("cannot be read: {error}")))?;
     if password.len() as u64 > PASSWORD_BYTES_MAX {

@@ -13,6 +13,7 @@ use crate::Failure;
 use crate::activation::Activated;
 use crate::assemble::token;
 use crate::handover::{Estate, Inheritance, Listening};
+use crate::state::can_be_made_in;
 
 /// The sockets of the admin listener, which answer nobody yet.
 pub(super) struct Listeners {
@@ -45,7 +46,10 @@ impl Listeners {
         if let Some(path) = &world.admin.socket {
             let address = path.display().to_string();
             let socket = open_socket(path, world.admin.socket_mode, inherited(&address)).await;
-            let socket = socket.map_err(|error| failed(&address, error))?;
+            let socket = socket.map_err(|error| match can_be_made_in(path) {
+                Ok(()) => failed(&address, error),
+                Err(why) => Failure::Runtime(format!("cannot serve the admin listener on {address}: {why}")),
+            })?;
             tracing::info!(socket = address, "admin listener, for changes too");
             listeners.socket = Some((address, socket));
         }

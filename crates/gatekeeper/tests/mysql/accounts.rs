@@ -68,7 +68,7 @@ fn clients_log_in_through_a_gate_with_a_users_file_made_from_the_servers_account
     let args = ["--upstream", &upstream, "--output", file.to_str().unwrap()];
     let told = import(&args, "in_reader", "asks");
     assert_eq!((told.status.code(), text(&told.stderr)), (Some(0), String::new()));
-    assert!(text(&told.stdout).contains("more have a comment"), "{}", text(&told.stdout));
+    assert!(text(&told.stdout).contains("more have comments"), "{}", text(&told.stdout));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
     let listen = directory.path().join("gate.sock");
@@ -267,6 +267,8 @@ fn the_password_comes_from_a_file_or_from_standard_input() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("password");
     std::fs::write(&file, "asks\n").unwrap();
+    let allow = |mode: u32| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o600);
     let upstream = format!("unix:{}", stage.server.socket().display());
     let run = |from: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
@@ -278,6 +280,10 @@ fn the_password_comes_from_a_file_or_from_standard_input() {
         let told = run(from);
         assert!(text(&told.stdout).contains("\n\"pw_ann\" \"*"), "{}", text(&told.stderr));
     }
+    allow(0o644);
+    let told = run(file.to_str().unwrap());
+    let (code, error) = (told.status.code(), text(&told.stderr));
+    assert!(code == Some(2) && error.contains("open to everybody (mode 644); chmod 600"), "{error}");
     std::fs::write(&file, "two\nlines\n").unwrap();
     assert_eq!(run("-").status.code(), Some(2));
 }

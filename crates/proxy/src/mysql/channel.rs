@@ -40,6 +40,11 @@ pub(super) enum Lost {
     Protocol(#[from] ProtocolError),
     #[error("it took too long")]
     Late,
+    /// A server of MySQL speaks first, and PostgreSQL waits.
+    #[error(
+        "no greeting of MySQL or MariaDB came from the server; is this one? --protocol postgres is for PostgreSQL"
+    )]
+    NoGreeting,
     #[error("a message of a login has no room (memory_max)")]
     NoRoom,
     #[error("the connection could not be brought back to the session's database and modes")]

@@ -137,7 +137,11 @@ pub(super) async fn greeted(
     })?;
     let mut channel = Channel::new(stream);
     let read = timeout(settings.connect_timeout, channel.server_message(MAX_HANDSHAKE));
-    let message = read.await.unwrap_or(Err(Lost::Late)).inspect_err(|lost| {
+    let message = read.await.unwrap_or(Err(Lost::NoGreeting)).map_err(|lost| match lost {
+        Lost::Protocol(_) => Lost::NoGreeting,
+        other => other,
+    });
+    let message = message.inspect_err(|lost| {
         settings.health.failed(settings.named(), Lack::Answer, lost);
     })?;
     note(&settings, &message.payload);

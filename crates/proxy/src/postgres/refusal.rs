@@ -44,6 +44,10 @@ pub(crate) enum Refusal {
     ServerLost,
     #[error("the database server sent a message that has no place in a login")]
     ServerErred,
+    #[error(
+        "the server does not answer as PostgreSQL does; is this PostgreSQL? --protocol mysql is for MySQL and MariaDB"
+    )]
+    NotPostgres,
     #[error("expected a password message, got '{}'", .0.escape_ascii())]
     NoAnswer(u8),
     #[error("the database server asks for {0} authentication, which cannot be relayed")]
@@ -100,7 +104,7 @@ impl Refusal {
             // Drivers that know several hosts try the next one.
             Self::Unreachable(_) | Self::ServerSilent(_) | Self::ShuttingDown => "57P03",
             Self::ServerLost => "08006",
-            Self::ServerErred | Self::NoAnswer(_) | Self::Sasl(_) => "08P01",
+            Self::ServerErred | Self::NotPostgres | Self::NoAnswer(_) | Self::Sasl(_) => "08P01",
             Self::Method(_)
             | Self::TrustRelay
             | Self::ServerLogin(_)

@@ -7,7 +7,8 @@
 //! connection could be had before, since a service may take connections and serve nobody.
 //!
 //! The log has one warning when an address goes, and one when it comes back. An address that goes again and
-//! again is told of once a second at most.
+//! again is told of once a second at most. Of requests without a response that don't find it down, the log
+//! has a warning a minute.
 
 use std::fmt::{self, Display};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,6 +93,8 @@ pub struct Health {
     crowded: Seldom,
     /// What the log was told of when it went.
     falls: Seldom,
+    /// What the log was told of requests without a response, of which too few came in a row to find it down.
+    unanswered: Seldom,
 }
 
 struct State {
@@ -161,6 +164,7 @@ impl Default for Health {
             state: Mutex::new(state),
             crowded: Seldom::default(),
             falls: Seldom::every(Duration::from_secs(1)),
+            unanswered: Seldom::default(),
         }
     }
 }
@@ -204,6 +208,13 @@ impl Health {
             state.fall = Fall::Told;
             let Named { gate, address } = named;
             tracing::warn!(gate, upstream = %address, reason = %error, "an upstream is down");
+        }
+        if !is_down && let Some(withheld) = self.unanswered.may() {
+            let Named { gate, address } = named;
+            tracing::warn!(
+                gate, upstream = %address, reason = %error, withheld,
+                "a request had no response that can be read"
+            );
         }
         state.last_error = Some((error, now));
     }
@@ -367,9 +378,11 @@ mod tests {
             health.failed(named, Lack::Response, &"closed");
             health.condition()
         };
+        let is_told = || health.unanswered.may().is_none();
         for _ in 0..10 {
             assert_eq!((fails(), fails()), (Condition::Up, Condition::Up));
             assert!(health.down_until().is_some(), "other addresses are tried first");
+            assert!(is_told(), "the log has heard of the first");
             health.answered(named);
         }
         assert_eq!((fails(), fails(), fails()), (Condition::Up, Condition::Up, Condition::Down));

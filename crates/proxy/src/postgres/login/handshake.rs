@@ -74,7 +74,11 @@ impl Handshake {
             // The other way would be this one again.
             let is_only = *way == Encryption::Offered && stream.encryption().is_none();
             let mut handshake = Self::begin(stream, parameters).await?;
-            let first = handshake.next().await.inspect_err(|error| {
+            let first = handshake.next().await.map_err(|refusal| match refusal {
+                Refusal::ServerErred => Refusal::NotPostgres,
+                other => other,
+            });
+            let first = first.inspect_err(|error| {
                 settings.health.failed(settings.named(), Lack::Answer, error);
             })?;
             if is_last || is_only || first.tag() != b'E' {

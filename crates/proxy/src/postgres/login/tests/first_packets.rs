@@ -39,3 +39,24 @@ async fn versions_newer_than_the_servers_and_options_are_negotiated_away() {
         assert!(tokio::join!(login, talk, script).0.is_some());
     }
 }
+
+#[tokio::test]
+async fn a_server_that_speaks_another_protocol_is_asked_whether_it_is_postgresql() {
+    let world = World::ordinary();
+    // The beginning of MariaDB's greeting, and what a web server says to a start-up message.
+    for said in [&b"\x5d\0\0\0\x0a5.5.5-10.11.6-MariaDB\0"[..], b"HTTP/1.1 400 Bad Request\r\n\r\n"] {
+        let (mut client, login) = world.client();
+        let talk = async {
+            client.write_all(&startup(3 << 16, &[("user", "ann")])).await.unwrap();
+            let (mut server, _) = world.accept().await;
+            server.write_all(said).await.unwrap();
+            let heard = rest(&mut client).await;
+            assert_eq!(fatal(&heard), "08P01");
+            let heard = String::from_utf8_lossy(&heard).into_owned();
+            let asks = "is this PostgreSQL? --protocol mysql is for MySQL and MariaDB";
+            assert!(heard.contains(asks), "{heard}");
+        };
+        let (session, ()) = tokio::join!(login, talk);
+        assert!(session.is_none());
+    }
+}

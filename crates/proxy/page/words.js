@@ -48,7 +48,7 @@ const REASONS = {
   queue_delay: ["the queue was slow for too long", "A rule of the laboratory bounds the wait in the queue."],
   target: ["the target would have been missed", "More requests would have made responses slower than target."],
   pinned_max: ["too many sessions keep a connection", "Sessions with temporary tables, LISTEN or locks keep connections; pinned_max bounds them."],
-  over_share: ["a class or tenant had more than its share", "One was too many, and others had less than their share."],
+  over_share: ["a class or tenant had more than its share, or is in the background", "One was too many, and others had less than their share."],
 };
 
 export const reason = (name) => REASONS[name]?.[0] ?? name.replaceAll("_", " ");

@@ -35,6 +35,8 @@ const PERIOD: Duration = Duration::from_secs(10);
 const SLOWEST_MAX: usize = 16;
 /// How often it is asked what requests wait for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// For how long the slowest are told of.
+const SLOW_FOR: Duration = Duration::from_secs(PERIOD.as_secs() * PERIODS_MAX as u64);
 /// For how many of those that have waited longest.
 const LOOKED_AT: usize = 32;
 /// For how many of the slowest it is counted at each look who went before them.
@@ -290,6 +292,9 @@ impl Why {
     pub(crate) fn tell(&self, now: Instant, ask: Ask) -> Vec<Reply> {
         let kept = self.recent.iter().chain(&self.refused).rev();
         let slow = self.periods.iter().rev().flat_map(|period| &period.slowest).map(|(story, _)| story);
+        // Where nothing has ended since, periods stay that are older.
+        let last = self.periods.iter().rev().take_while(|period| now.since(period.began) < SLOW_FOR);
+        let last = last.flat_map(|period| &period.slowest).map(|(story, _)| story);
         let present = self.present.iter().flatten();
         let is_asked = |story: &&Story| match ask {
             Ask::Slowest(_) => true,
@@ -298,7 +303,7 @@ impl Why {
             Ask::Session(session) => story.origin.session == Some(session),
         };
         let mut stories: Vec<Story> = match ask {
-            Ask::Slowest(_) => present.chain(slow).copied().collect(),
+            Ask::Slowest(_) => present.chain(last).copied().collect(),
             _ => present.chain(slow).chain(kept).filter(is_asked).copied().collect(),
         };
         stories.sort_by_key(|story| Reverse(story.sequence));

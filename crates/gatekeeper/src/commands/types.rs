@@ -11,6 +11,9 @@ use crate::remote::{Remote, block_on, is_name};
 /// The longest label that is shown, in characters: what the other columns leave of 100.
 const LABEL_CHARS_MAX: usize = 30;
 
+/// From so many executions on, what was learned of a type is more than a first guess.
+const KNOWN: u64 = 32;
+
 /// The table, or the JSON as it came.
 pub(crate) fn types(args: &TypesArgs) -> Result<String, Failure> {
     let remote = asked(&args.admin)?;
@@ -61,21 +64,26 @@ fn table(gate: &GateTypes) -> String {
     for row in &gate.types {
         table.add_row(cells(row));
     }
-    text + &lines(&mut table, 2)
+    text += &lines(&mut table, 2);
+    if gate.types.iter().any(|row| row.samples < KNOWN) {
+        text += "~ learned from fewer than 32 requests so far: a first guess\n";
+    }
+    text
 }
 
 fn cells(row: &TypeReport) -> Vec<String> {
     let TimesReport { p50_seconds: up_p50, p95_seconds: up_p95, .. } = row.upstream_time;
     let TimesReport { p50_seconds: wait_p50, p95_seconds: wait_p95, .. } = row.queue_wait;
     let counts = &row.requests;
+    let guess = if row.samples < KNOWN { "~" } else { "" };
     let completed =
         counts.succeeded_total + counts.failed_total + counts.conflicted_total + counts.canceled_total;
     vec![
         cut(&row.label, LABEL_CHARS_MAX),
         row.lane.clone(),
         completed.to_string(),
-        time(row.work_seconds),
-        format!("{:.1}%", row.work_share * 100.0),
+        format!("{guess}{}", time(row.work_seconds)),
+        format!("{guess}{:.1}%", row.work_share * 100.0),
         time(up_p50),
         time(up_p95),
         time(wait_p50),
@@ -126,9 +134,21 @@ mod tests {
         };
         let text = table(&gate);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "\n{text}");
-        assert_eq!(text.lines().count(), 4, "\n{text}");
+        assert_eq!(text.lines().count(), 5, "\n{text}");
+        assert!(
+            text.contains(" ~12ms ~100.0% ")
+                && text.ends_with("\n~ learned from fewer than 32 requests so far: a first guess\n"),
+            "\n{text}"
+        );
         assert!(text.contains("SELECT x x x") && text.contains("… variable"), "\n{text}");
         assert!(text.contains("100.0%") && text.contains("0.1%"), "\n{text}");
+    }
+
+    #[test]
+    fn what_is_known_well_is_no_guess() {
+        let known = TypeReport { samples: KNOWN, ..row("known", 1.0) };
+        let gate = GateTypes { gate: "shop".to_owned(), mode: "enforce".to_owned(), types: vec![known] };
+        assert!(!table(&gate).contains('~'), "{}", table(&gate));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) fn why(args: &WhyArgs) -> Result<String, Failure> {
     }
     let report: WhyReport = remote.parsed(answer)?;
     if report.requests.is_empty() {
-        return Ok("no requests yet\n".to_owned());
+        return Ok("no requests in the last five minutes\n".to_owned());
     }
     let story = |told: &StoryReport| {
         // A stranger may have named the type.

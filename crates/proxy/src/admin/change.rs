@@ -106,7 +106,8 @@ pub(super) fn may_change(desk: &Desk, headers: &HeaderMap) -> Result<(), Refused
         return refused(
             "changes are taken over the admin socket, or over TCP with a token, and not from this connection. Write \
              socket = \"/run/gatekeeper/admin.sock\" (a directory of the gate's user) or token_file = \"/path\" below \
-             [admin] of the configuration, and restart; a gate that was started with flags alone needs a file for that",
+             [admin] of the configuration, and restart; a gate that was started with flags alone needs a file for that. \
+             `kill -TERM PID` drains without either, and `kill -HUP PID` reads a file again",
         );
     };
     let sent = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);

@@ -362,8 +362,9 @@ pub struct TimesReport {
 
 impl GateStatus {
     pub(super) fn of(gate: &dyn GateView) -> Self {
-        let snapshot = gate.snapshot();
-        Self::with(gate, &snapshot, &gate.totals(), snapshot.types.len())
+        // Types that are seen in one row are one.
+        let rows = gate.types().iter().filter(|row| row.key.is_some()).count();
+        Self::with(gate, &gate.snapshot(), &gate.totals(), rows)
     }
 
     /// The status that these figures make.

@@ -3,7 +3,7 @@
 //! | what | status | `x-gatekeeper` |
 //! |---|---|---|
 //! | refused by the gate | 503 with `Retry-After` | the reason: `queue_full`, `queue_timeout`, … |
-//! | the same because its class has more than its share | 429 with `Retry-After` | `over_share` |
+//! | its class has more than its share, or is in the background | 429 with `Retry-After` | `over_share` |
 //! | the gate ends, and its turn has not come | 503, and the connection ends | `shutdown` |
 //! | the gate's own processor is short | 503 with `Retry-After`, and the connection ends | `late` |
 //! | no memory for its body (`memory_max`) | 503 with `Retry-After`, and the connection ends | `memory` |
@@ -175,8 +175,8 @@ impl Refusal {
                 "The deadline of the request has passed, or would pass before its turn."
             }
             Self::Rejected(Reason::OverShare, _) => {
-                "The service has as much to do as it can, and requests like this one ask for more than their share of it; \
-                 the request was not begun."
+                "The service has as much to do as it can, and requests like this one ask for more than their share of it, \
+                 or take what others leave; the request was not begun."
             }
             Self::Rejected(_, Told { cause: Some(cause), .. }) => {
                 // The advice is for operators, and visitors of a site read this.

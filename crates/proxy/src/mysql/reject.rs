@@ -66,7 +66,9 @@ impl Refusal {
             Reason::DeadlineUnreachable => "it could not have been answered before its deadline",
             Reason::QueueDelay => "everybody waits for too long (rejection)",
             Reason::Target => "the response time could not have been held (target)",
-            Reason::OverShare => "requests like this one have more than their share",
+            Reason::OverShare => {
+                "requests like this one have more than their share, or take what others leave"
+            }
             Reason::PinnedMax => "it needs a connection of its own, and no more may be kept (pinned_max)",
         };
         let message = match cause {

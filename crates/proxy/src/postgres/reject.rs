@@ -82,7 +82,9 @@ impl Refusal {
             }
             Reason::QueueDelay => format!("It waited for {waited:.3} s, as everybody does (rejection)."),
             Reason::Target => "The response time could not have been held (target).".to_owned(),
-            Reason::OverShare => "Requests like this one have more than their share.".to_owned(),
+            Reason::OverShare => {
+                "Requests like this one have more than their share, or take what others leave.".to_owned()
+            }
             Reason::PinnedMax => {
                 "The statement needs a server connection of its own, and no more may be kept (pinned_max)."
                     .to_owned()

@@ -171,6 +171,18 @@ fn a_refusal_and_a_client_that_left_are_told() {
 }
 
 #[test]
+fn the_slowest_of_long_ago_are_not_of_the_last_minutes() {
+    let mut stage = Stage::with_connections(10);
+    let slow = stage.arrive(2, 9);
+    stage.pass(3_000);
+    stage.complete(slow, 3_000);
+    assert_eq!(stage.told(Ask::Slowest(3)).len(), 1);
+    stage.pass(SLOW_FOR.as_millis() as u64);
+    assert!(stage.told(Ask::Slowest(3)).is_empty(), "nothing has come since");
+    assert_eq!(stage.of_trace(9).story.sequence, 0, "by its name it is known for longer");
+}
+
+#[test]
 fn the_slowest_of_the_last_minutes_are_there_however_many_have_come_since() {
     let mut stage = Stage::with_connections(10);
     let slow = stage.arrive(2, 9);

@@ -514,7 +514,8 @@ async fn changes_over_tcp_take_the_token() {
             "{answer}"
         );
         assert!(
-            code(&answer).1.contains("a gate that was started with flags alone needs a file"),
+            code(&answer).1.contains("a gate that was started with flags alone needs a file")
+                && code(&answer).1.contains("`kill -TERM PID` drains"),
             "{answer}"
         );
     }

@@ -147,7 +147,7 @@ pub(super) fn reason(name: &str) -> String {
         "queue_delay" => "the queue was slow for too long",
         "target" => "the target would have been missed",
         "pinned_max" => "too many sessions keep a connection",
-        "over_share" => "a class or tenant had more than its share",
+        "over_share" => "a class or tenant had more than its share, or is in the background",
         _ => return name.replace('_', " "),
     }
     .to_owned()

@@ -1,5 +1,6 @@
 //! Stories as JSON, each with its sentences: what `/why` answers.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,6 +89,19 @@ pub struct TypeCountReport {
     pub count: u32,
 }
 
+/// Counts of types by their names: several that are seen in one row have one.
+fn by_label(counts: impl Iterator<Item = (String, u32)>) -> Vec<TypeCountReport> {
+    let mut types: Vec<TypeCountReport> = Vec::new();
+    for (label, count) in counts {
+        match types.iter_mut().find(|known| known.label == label) {
+            Some(known) => known.count += count,
+            None => types.push(TypeCountReport { label, count }),
+        }
+    }
+    types.sort_by_key(|known| Reverse(known.count));
+    types
+}
+
 impl StoryReport {
     pub(crate) fn of(
         gate: &dyn GateView,
@@ -108,11 +122,7 @@ impl StoryReport {
         let overtaken_by = overtaken.as_ref().map(|it| OvertakersReport {
             count: it.count,
             is_partial: it.is_partial,
-            types: it
-                .by_type
-                .iter()
-                .map(|&(of, count)| TypeCountReport { label: label(of), count })
-                .collect(),
+            types: by_label(it.by_type.iter().map(|&(of, count)| (label(of), count))),
         });
         let mut report = Self {
             id: format!("{}/{}", gate.name(), story.sequence),
@@ -277,7 +287,9 @@ const fn refused(reason: Reason) -> &'static str {
         Reason::DeadlineUnreachable => "it could not have made its own deadline behind those that waited",
         Reason::QueueDelay => "requests had waited for too long for a while (the rule of rejection)",
         Reason::Target => "with it the target of the response time could not have been held",
-        Reason::OverShare => "its class or tenant had more than its share, and others less",
+        Reason::OverShare => {
+            "its class or tenant had more than its share (one in the background has none), and others less"
+        }
         Reason::PinnedMax => "too many sessions keep their connections (pinned_max)",
     }
 }
@@ -299,5 +311,18 @@ fn cut(label: &str) -> String {
     match line.char_indices().nth(LABEL_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_of_one_name_are_told_once() {
+        let counts = [("GET /*/*", 2), ("GET /", 3), ("GET /*/*", 4)].map(|(name, n)| (name.to_owned(), n));
+        let told = by_label(counts.into_iter());
+        let told: Vec<_> = told.iter().map(|it| (it.label.as_str(), it.count)).collect();
+        assert_eq!(told, [("GET /*/*", 6), ("GET /", 3)]);
     }
 }

@@ -32,7 +32,7 @@ pub use class::{Class, FieldRule, TagRule, TenantBy};
 pub use gate::read_simulated;
 pub use gate::{Gate, Mode, Service, Trace, TraceFull};
 pub(crate) use gate::{MODES, PROTOCOLS, TRACE_FULL};
-pub(crate) use http::{EGRESSES, KERNEL_BANDS, TYPE_FIELDS, VERSIONS};
+pub(crate) use http::{EGRESSES, KERNEL_BANDS, TYPE_FIELDS, VERSIONS, rate_text};
 pub use http::{
     Egress, HealthCheck, Http, HttpVersion, KernelBands, Network, Route, TypeField, UPLINKS, Uplink,
     bits_per_second,

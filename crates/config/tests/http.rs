@@ -169,6 +169,10 @@ fn what_is_printed_as_effective_means_the_same_world() {
         let printed = effective(&world(text));
         assert_eq!(world(&printed), world(text), "{printed}");
     }
+    for rate in ["10Mbit", "1500kbit", "2Gbit"] {
+        let text = format!("{MINIMAL}uplink = \"{rate}\"\n");
+        assert!(effective(&world(&text)).contains(&format!("uplink = \"{rate}\"")), "{rate}");
+    }
 }
 
 #[test]

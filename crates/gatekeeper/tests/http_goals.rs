@@ -273,6 +273,7 @@ async fn without_goals_groups_have_the_fixed_weights_and_that_of_the_background_
     }
     until("it is shown", async || of(&gate, "bots")["processor"]["used_seconds_total"].is_f64()).await;
     assert!(of(&gate, "bots")["processor"]["problem"].is_null(), "{}", gate.status()["classes"]);
+    assert!(of(&gate, "bots")["weight"].is_null(), "it has none");
     assert_eq!(ask(gate.port(), "/slow/bots", &[]).map(|told| told.status), Some(200));
 
     gate.reconfigure(&lines(&gold_lines, &bots("weight = 2")));

@@ -208,10 +208,20 @@ pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
     (http, scheme)
 }
 
+/// The units of a rate, and their bits.
+const RATE_UNITS: [(&str, u64); 3] = [("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000)];
+
+/// A rate as people write it: in the largest unit of which it is a whole number.
+pub(crate) fn rate_text(bits: u64) -> String {
+    let [kbit, ..] = RATE_UNITS;
+    let whole = RATE_UNITS.iter().rev().find(|(_, unit)| bits % *unit == 0);
+    let (unit, each) = whole.unwrap_or(&kbit);
+    format!("{}{unit}", bits / each)
+}
+
 /// The bits per second of a rate such as `10Mbit`; `None`: the text is none.
 pub fn bits_per_second(text: &str) -> Option<u64> {
-    let units = [("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000)];
-    units.iter().find_map(|(unit, bits)| {
+    RATE_UNITS.iter().find_map(|(unit, bits)| {
         let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
         number.checked_mul(*bits)
     })

@@ -1,7 +1,7 @@
 //! The keys of a gate for HTTP.
 
 use super::{Lines, name_of, tls};
-use crate::checked::{EGRESSES, Gate, Http, KERNEL_BANDS, Route, TYPE_FIELDS, Uplink, VERSIONS};
+use crate::checked::{EGRESSES, Gate, Http, KERNEL_BANDS, Route, TYPE_FIELDS, Uplink, VERSIONS, rate_text};
 
 pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
     out.value("route", routes(&http.routes));
@@ -37,7 +37,7 @@ pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
     }
     out.value("otlp_share", http.otlp_share);
     match http.uplink {
-        Some(Uplink::Bits(bits)) => out.text("uplink", format_args!("{}kbit", bits / 1_000)),
+        Some(Uplink::Bits(bits)) => out.text("uplink", rate_text(bits)),
         Some(Uplink::Auto) => out.text("uplink", "auto"),
         Some(Uplink::Kernel(bands)) => out.text("uplink", name_of(KERNEL_BANDS, &bands)),
         None => out.text("uplink", "none"),

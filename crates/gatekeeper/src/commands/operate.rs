@@ -120,11 +120,9 @@ pub(super) fn told_of(gate: &GateStatus) -> String {
     }
     let found = gate.connections_found.as_ref().map_or(String::new(), |found| format!(" ({})", found.why));
     let would = if gate.really_in_flight.is_some() { "would be " } else { "" };
-    // Over HTTP there are no sessions, and a pool is of an address alone.
-    let is_http = gate.pools.iter().all(|pool| pool.user.is_empty() && !pool.database.is_empty());
-    let kept = match is_http && gate.connections_pinned == 0 {
-        true => String::new(),
-        false => format!(", {} kept by sessions", gate.connections_pinned),
+    let kept = match gate.connections_pinned {
+        0 => String::new(),
+        kept => format!(", {kept} kept by sessions"),
     };
     line(format!(
         "{} of {} {would}in use{kept}{found}",

@@ -17,10 +17,10 @@ pub(crate) fn turns(class: &ClassStatus, all: &[ClassStatus]) -> String {
         Some(None) => " (on the processor not adapted)".to_owned(),
         None => String::new(),
     };
-    let sum: f64 = all.iter().filter(|class| !class.background).map(|class| class.weight).sum();
-    let share =
-        if sum > 0.0 { format!(", {:.0} % of all", class.weight / sum * 100.0) } else { String::new() };
-    format!("weight {:.2}{share}{processor}", class.weight)
+    let sum: f64 = all.iter().filter_map(|class| class.weight).sum();
+    let weight = class.weight.unwrap_or_default();
+    let share = if sum > 0.0 { format!(", {:.0} % of all", weight / sum * 100.0) } else { String::new() };
+    format!("weight {weight:.2}{share}{processor}")
 }
 
 /// A table without lines.
@@ -91,6 +91,18 @@ pub(super) fn time(seconds: f64) -> String {
     }
 }
 
+/// A time beside an axis: without digits that say nothing.
+pub(super) fn tick(seconds: f64) -> String {
+    let (number, unit) = match seconds {
+        0.0 => return "0".to_owned(),
+        _ if seconds < 1e-3 => (seconds * 1e6, "µs"),
+        _ if seconds < 1.0 => (seconds * 1e3, "ms"),
+        _ => (seconds, "s"),
+    };
+    // More digits than these are the rounding of a machine.
+    format!("{} {unit}", (number * 1e3).round() / 1e3)
+}
+
 /// A long time, as people say it.
 pub(super) fn long_time(seconds: f64) -> String {
     match seconds {
@@ -121,6 +133,13 @@ mod tests {
         );
         assert_eq!(cut("GET /ajax?action=a-name-that-is-too-long", 20), "GET /ajax?action=a-…");
         assert_eq!(cut("GET /ajax?a=b", 20), "GET /ajax?a=b");
+    }
+
+    #[test]
+    fn what_stands_beside_an_axis_has_no_padding() {
+        let shown: Vec<_> =
+            [0.0, 10f64.powf(-5.0), 10f64.powf(-3.0), 10f64.powf(-1.0), 1.5, 10.0, 100.0].map(tick).into();
+        assert_eq!(shown, ["0", "10 µs", "1 ms", "100 ms", "1.5 s", "10 s", "100 s"]);
     }
 
     #[test]

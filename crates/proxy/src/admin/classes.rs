@@ -13,7 +13,8 @@ use crate::view::{GateView, named_classes};
 #[expect(missing_docs, reason = "the names say it")]
 pub struct ClassStatus {
     pub class: String,
-    pub weight: f64,
+    /// A class in the background has none.
+    pub weight: Option<f64>,
     /// Whether it gets only what the others leave.
     #[serde(default)]
     pub background: bool,
@@ -51,7 +52,7 @@ fn standing(goal: ClassGoal, class: &ClassSnapshot) -> Option<&'static str> {
 pub(super) fn classes(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<ClassStatus> {
     let status = |(name, class): (Arc<str>, ClassSnapshot)| ClassStatus {
         class: name.as_ref().to_owned(),
-        weight: class.weight.as_f64(),
+        weight: (class.turns != Turns::Background).then(|| class.weight.as_f64()),
         background: class.turns == Turns::Background,
         goal: class.goal.map(|goal| goal.to_string()),
         observed: class.observed,

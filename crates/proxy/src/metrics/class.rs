@@ -1,6 +1,6 @@
 //! The metrics of service classes: absent where there is but one class.
 
-use admission::{ClassSnapshot, Standing};
+use admission::{ClassSnapshot, Standing, Turns};
 
 use super::declared::work_seconds;
 use super::scrape::GateScrape;
@@ -13,9 +13,10 @@ pub(super) const CLASS: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["class"],
-        help: "The weight in force of a service class; absent where there is but one class",
+        help: "The weight in force of a service class; absent where there is but one class, and in the background",
         read: |gate, out| {
-            gate.classes.iter().try_for_each(|(name, class)| out.gauge(&[name], class.weight.as_f64()))
+            let weighed = gate.classes.iter().filter(|(_, class)| class.turns != Turns::Background);
+            weighed.into_iter().try_for_each(|(name, class)| out.gauge(&[name], class.weight.as_f64()))
         },
     },
     Metric {

@@ -38,7 +38,7 @@ pub use sweep::Sweep;
 const YARDSTICKS: Yardsticks =
     Yardsticks { capacities: &controllers::CAPACITIES, rejections: &[controllers::CODEL] };
 /// The name of the variant without a gate.
-pub const WITHOUT_GATE: &str = "without a gate";
+pub const WITHOUT_GATE: &str = sim::plot::WITHOUT_GATE;
 /// The most types, sources or gates of a file.
 const TABLES_MAX: usize = 1000;
 

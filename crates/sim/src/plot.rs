@@ -30,10 +30,16 @@ const LEGEND_LINE: i32 = 40;
 const LETTER_WIDTH: i32 = 7;
 /// Radius of a mark.
 const MARK_SIZE: i32 = 6;
+/// Radius of a point that has a gap on both sides.
+const POINT_SIZE: i32 = 2;
+/// After so many points in a row without a value a curve has a gap.
+const GAP: usize = 3;
+/// The variant that is drawn alike in every plot, whatever its place: a thin black line.
+pub const WITHOUT_GATE: &str = "without a gate";
 /// What zero is drawn as on a logarithmic axis: a nanosecond, far below anything measured here.
 const SMALLEST_POSITIVE: f64 = 1e-9;
 /// Vermilion, reddish purple, blue, bluish green, orange, sky blue and black of Okabe and Ito: an odd
-/// number, so that with every other curve dashed the first fourteen differ.
+/// number, so that with every other curve dashed the first fourteen differ. [`WITHOUT_GATE`] is black, too.
 const PALETTE: [RGBColor; 7] = [
     RGBColor(213, 94, 0),
     RGBColor(204, 121, 167),
@@ -52,10 +58,32 @@ const FONT: &str = "Helvetica, Arial, sans-serif";
 /// One variant's curve in a panel: the points, and where there are rounds the lowest and highest of them.
 #[derive(Clone, Debug, Default)]
 pub struct Curve {
-    /// Time in seconds and the median of the rounds.
+    /// Time in seconds and the median of the rounds. A value that is no number is a gap.
     pub points: Vec<(f64, f64)>,
     /// Time in seconds and the lowest and highest of the rounds.
     pub band: Vec<(f64, f64, f64)>,
+}
+
+impl Curve {
+    /// A curve of points of which some have no value. Where [`GAP`] in a row have none, it has a gap: nothing
+    /// was seen there, and a line would say otherwise.
+    pub fn with_gaps(points: impl IntoIterator<Item = (f64, Option<f64>)>) -> Self {
+        let mut curve = Self::default();
+        let mut missing = 0;
+        for (at, value) in points {
+            missing = if value.is_some() { 0 } else { missing + 1 };
+            if missing == GAP {
+                curve.points.push((at, f64::NAN));
+            }
+            curve.points.extend(value.map(|value| (at, value)));
+        }
+        curve
+    }
+
+    /// The parts between the gaps.
+    fn parts(&self) -> impl Iterator<Item = &[(f64, f64)]> {
+        self.points.split(|(_, value)| value.is_nan()).filter(|part| !part.is_empty())
+    }
 }
 
 /// What a curve is compared with: numbers from elsewhere, such as a paper's.
@@ -196,7 +224,7 @@ impl Plot {
         area.draw(&Text::new(self.title.clone(), (MARGIN, 18), title)).map_err(said)?;
         area.draw(&Text::new(self.subtitle.clone(), (MARGIN, 52), small.clone())).map_err(said)?;
         for (number, (name, &(left, top))) in self.variants.iter().zip(places).enumerate() {
-            let (style, dash) = stroke(number);
+            let (style, dash) = self.stroke(number);
             for piece in pieces([(left, top), (left + LEGEND_LINE, top)], dash) {
                 area.draw(&PathElement::new(piece.to_vec(), style)).map_err(said)?;
             }
@@ -210,6 +238,16 @@ impl Plot {
             area.draw(&Text::new(name.clone(), (left + 2 * MARK_SIZE + 10, top - 7), small)).map_err(said)?;
         }
         Ok(())
+    }
+
+    /// How the curve of a variant is drawn: color and width, and the lengths of dashes and gaps if any.
+    fn stroke(&self, variant: usize) -> (ShapeStyle, Option<(u32, u32)>) {
+        if self.variants.get(variant).is_some_and(|name| name == WITHOUT_GATE) {
+            return (BLACK.stroke_width(1), None);
+        }
+        let color = PALETTE[variant % PALETTE.len()];
+        let dash = (variant % 2 == 1).then_some((9, 5));
+        (color.stroke_width(2), dash)
     }
 
     fn draw_panel(&self, area: &Area<'_>, panel: &Panel, label: &dyn Fn(f64) -> String) -> Drawn<()> {
@@ -245,8 +283,11 @@ impl Plot {
             .axis_desc_style(small)
             .draw()
             .map_err(said)?;
-        for (number, curve) in panel.curves.iter().enumerate() {
-            let (style, dash) = stroke(number);
+        // Dashes last: between them a curve is seen that has the same values.
+        let (whole, dashed): (Vec<_>, Vec<_>) =
+            panel.curves.iter().enumerate().partition(|(number, _)| self.stroke(*number).1.is_none());
+        for (number, curve) in whole.into_iter().chain(dashed) {
+            let (style, dash) = self.stroke(number);
             if let [(at, value)] = curve.points[..] {
                 // A line of one point would not be seen: a dot, with its band as a line.
                 let ends = curve.band.iter().flat_map(|&(at, low, high)| [(at, low), (at, high)]);
@@ -261,14 +302,20 @@ impl Plot {
                 let fill = style.color.mix(0.14).filled();
                 chart.draw_series(std::iter::once(Polygon::new(band, fill))).map_err(said)?;
             }
-            let points = curve.points.iter().map(|&(time, value)| (time, panel.place(value)));
-            match dash {
-                None => chart.draw_series(LineSeries::new(points, style)).map(|_| ()),
-                Some((size, gap)) => {
-                    chart.draw_series(DashedLineSeries::new(points, size, gap, style)).map(|_| ())
+            for part in curve.parts() {
+                let points = part.iter().map(|&(time, value)| (time, panel.place(value)));
+                match dash {
+                    _ if part.len() == 1 => {
+                        let dot = |place| Circle::new(place, POINT_SIZE, style.color.filled());
+                        chart.draw_series(points.map(dot)).map(|_| ())
+                    }
+                    None => chart.draw_series(LineSeries::new(points, style)).map(|_| ()),
+                    Some((size, gap)) => {
+                        chart.draw_series(DashedLineSeries::new(points, size, gap, style)).map(|_| ())
+                    }
                 }
+                .map_err(said)?;
             }
-            .map_err(said)?;
         }
         for line in panel.marks.iter().filter_map(|mark| mark.line((low, high), self.seconds, panel)) {
             chart.draw_series(DashedLineSeries::new(line, 2, 4, SOFT_INK.stroke_width(2))).map_err(said)?;
@@ -276,7 +323,7 @@ impl Plot {
         for mark in &panel.marks {
             let Mark::Point { at, value, variant } = *mark else { continue };
             let place = (at, panel.place(value));
-            let (style, _) = stroke(variant);
+            let (style, _) = self.stroke(variant);
             let drawn = [WHITE.filled(), style.color.stroke_width(3)];
             chart.draw_series(drawn.map(|style| Circle::new(place, MARK_SIZE, style))).map_err(said)?;
         }
@@ -349,13 +396,6 @@ impl Panel {
         let back = curve.band.iter().rev().map(|&(time, low, _)| (time, self.place(low)));
         there.chain(back).collect()
     }
-}
-
-/// How the curve of a variant is drawn: color and width, and the lengths of dashes and gaps if any.
-fn stroke(variant: usize) -> (ShapeStyle, Option<(u32, u32)>) {
-    let color = PALETTE[variant % PALETTE.len()];
-    let dash = (variant % 2 == 1).then_some((9, 5));
-    (color.stroke_width(if variant == 2 { 3 } else { 2 }), dash)
 }
 
 /// The pieces of a horizontal line in the legend.
@@ -438,6 +478,38 @@ mod tests {
         assert_eq!(text.matches("<circle").count(), 1);
         let whisker = "<polyline fill=\"none\" opacity=\"1\" stroke=\"#D55E00\" stroke-width=\"2\"";
         assert_eq!(text.matches(whisker).count(), 1, "{text}");
+    }
+
+    #[test]
+    fn where_nothing_was_seen_a_curve_has_a_gap_and_what_is_alone_there_is_a_dot() {
+        let seen = [(0.0, Some(1.0)), (1.0, None), (2.0, Some(1.0)), (3.0, None), (4.0, None), (5.0, None)];
+        let curve = Curve::with_gaps(seen.into_iter().chain([(6.0, None), (7.0, Some(2.0))]));
+        let parts: Vec<_> = curve.parts().collect();
+        assert_eq!(parts, [&[(0.0, 1.0), (2.0, 1.0)][..], &[(7.0, 2.0)]]);
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plot.svg");
+        let show = |value: f64| format!("{value}");
+        let panels = vec![Panel::new("", Scale::Linear, show, vec![curve])];
+        let variants = vec!["a".to_owned()];
+        let (title, subtitle) = (String::new(), String::new());
+        let plot = Plot { title, subtitle, variants, marks: None, axis: "", seconds: 8.0, panels };
+        plot.write(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().matches("<circle").count(), 1);
+    }
+
+    #[test]
+    fn without_a_gate_looks_alike_whatever_its_place() {
+        let of = |names: &[&str]| {
+            let variants: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let (title, subtitle) = (String::new(), String::new());
+            let plot =
+                Plot { title, subtitle, variants, marks: None, axis: "", seconds: 1.0, panels: Vec::new() };
+            let place = names.iter().position(|name| *name == WITHOUT_GATE).unwrap();
+            let (style, dash) = plot.stroke(place);
+            (style.color, style.stroke_width, dash)
+        };
+        assert_eq!(of(&[WITHOUT_GATE]), of(&["recorded", "replayed", WITHOUT_GATE]));
     }
 
     #[test]

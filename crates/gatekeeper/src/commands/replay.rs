@@ -86,7 +86,8 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<String, Failure> {
     if let Some(directory) = &args.output {
         let path = directory.join("plot.svg");
         let title = format!("{}, replayed", recorded.header.gate);
-        let drawn = picture::of(&experiment, &outcomes, &title).write(&path);
+        let plot = picture::with_recorded(&experiment, &outcomes, &title, |at| recorded.samples(at));
+        let drawn = plot.write(&path);
         drawn.map_err(|error| Failure::Runtime(error.to_string()))?;
         text += &format!("\nplot: {}\nrows: {}\n", path.display(), directory.join("rows-*.csv").display());
     }

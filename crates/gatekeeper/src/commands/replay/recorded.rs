@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal as _};
 use std::path::Path;
+use std::time::Duration;
 
-use admission::{ClassId, Outcome, RequestType};
+use admission::{ClassId, Outcome, RequestType, Work};
 use config::{LongLimit, World};
 use indicatif::{ProgressBar, ProgressStyle};
 use proxy::trace::{Entry, Fault, Header, Item, TraceError, TraceReader, What};
+use sim::Sample;
 
 use crate::Failure;
 
@@ -130,6 +132,49 @@ impl Recorded {
         bar.finish_and_clear();
         let header = reader.header().clone();
         Ok(reading.done(name, header, truncated))
+    }
+
+    /// What was recorded, in the same steps as these samples of a replay.
+    pub(super) fn samples(&self, like: &[Sample]) -> Vec<Sample> {
+        let since = |at: u64| at.saturating_sub(self.from);
+        let mut arrived: Vec<u64> = Vec::new();
+        let (mut dispatched, mut landed, mut left) = (Vec::new(), Vec::new(), Vec::new());
+        let mut served: Vec<(u64, u64)> = Vec::new();
+        for request in &self.requests {
+            arrived.push(since(request.arrived));
+            left.extend(request.dispatched.or(request.ended).map(since));
+            dispatched.extend(request.dispatched.map(since));
+            landed.extend(request.ended.filter(|_| request.dispatched.is_some()).map(since));
+            let ended = request.ended.filter(|_| request.end == End::Completed);
+            served.extend(ended.map(|ended| (since(ended), ended - request.arrived)));
+        }
+        served.sort_unstable();
+        for instants in [&mut arrived, &mut dispatched, &mut landed, &mut left] {
+            instants.sort_unstable();
+        }
+        let until = |instants: &[u64], at: u64| instants.partition_point(|instant| *instant <= at);
+        let sample = |like: &Sample| {
+            let at = like.at.as_nanos();
+            let began = at - u64::try_from(like.since.as_nanos()).unwrap_or(at).min(at);
+            let within = |at| served.partition_point(|(ended, _)| *ended <= at);
+            let here = &served[within(began)..within(at)];
+            let times: u64 = here.iter().map(|(_, response)| response).sum();
+            Sample {
+                load: Work::ZERO,
+                capacity: None,
+                capacity_found: None,
+                queued: until(&arrived, at).saturating_sub(until(&left, at)),
+                in_flight: until(&dispatched, at).saturating_sub(until(&landed, at)),
+                arrived: (until(&arrived, at) - until(&arrived, began)) as u64,
+                completed: here.len() as u64,
+                response_time: Duration::from_nanos(times.checked_div(here.len() as u64).unwrap_or(0)),
+                rejected: 0,
+                timed_out: 0,
+                useful_work: Work::ZERO,
+                ..*like
+            }
+        };
+        like.iter().map(sample).collect()
     }
 
     /// How many cores the service has, if the trace tells: where the server was asked for them, they are

@@ -85,7 +85,7 @@ function drawNumbers({ status, samples, waiting }) {
     fact(last ? time(last.timeP95) : "–", "p95 in the service (of 10 s)", "95 of 100 requests took at most this long, over ten seconds"),
     fact(number(status.queued), "waiting", "Requests in the queue now", status.queued > 0 ? "warn" : ""),
     fact(waiting[0] ? time(waiting[0].longest_ms * 1e3) : "–", "longest wait now", "How long the oldest request in the queue has waited"),
-    fact(`${number(status.in_flight)} / ${number(last?.bound ?? status.connections)}`, "in flight / bound", "Requests that the service works on, and how many there may be"),
+    fact(`${number(status.in_flight)} / ${number(status.capacity_requests ?? last?.bound ?? status.connections)}`, "in flight / bound", "Requests that the service works on, and how many there may be"),
     fact(rate(refused), "refused a second (of 10 s)", "Requests that the gate refused, over ten seconds", refused > 0 ? "bad" : ""),
     fact(number(status.clients_connected), "clients", "Clients that are connected"),
     fact(number(failed), "failed since start", "Requests that the service answered with an error, or not at all"),

@@ -7,15 +7,18 @@ import { count, time } from "./words.js";
 const ASKED = 50;
 const TYPES_SHOWN = 5;
 const ALIKE_SHOWN = 9;
+// How often the slowest are asked for again while there are none, in ms.
+const AGAIN = 10_000;
 
 export class Stories {
   constructor() {
     $("why-form").addEventListener("submit", (event) => { event.preventDefault(); this.ask(); });
   }
 
-  // The first time, and where another gate is shown.
+  // The first time, where another gate is shown, and while there was nothing to tell.
   draw(gate) {
-    if (this.gate === gate.name) return;
+    const isDue = this.isEmpty && performance.now() >= this.next;
+    if (this.gate === gate.name && !isDue) return;
     this.gate = gate.name;
     this.ask();
   }
@@ -24,6 +27,7 @@ export class Stories {
     const id = $("why-id").value.trim();
     const asked = id ? `id=${encodeURIComponent(id)}` : `slowest=${ASKED}&gate=${encodeURIComponent(this.gate)}`;
     this.asked = asked;
+    this.isEmpty = false;
     let lines;
     try {
       const answer = await fetch(`/why?${asked}`);
@@ -32,7 +36,10 @@ export class Stories {
       lines = [make("li", "quiet", "The gatekeeper can't be asked now.")];
     }
     if (this.asked !== asked) return;
-    if (lines.length === 0) lines = [make("li", "quiet", "No requests yet.")];
+    if (lines.length === 0) {
+      [this.isEmpty, this.next] = [true, performance.now() + AGAIN];
+      lines = [make("li", "quiet", "No requests in the last five minutes.")];
+    }
     $("why-list").replaceChildren(...lines);
   }
 }

@@ -163,11 +163,27 @@ impl Lanes {
 }
 
 fn tell_lane(gate: &str, label: &str, (lane, work): (Lane, Work), changes: u64) {
-    let (name, expected_ms) = (lane_name(lane), work.as_millis_f64());
+    // What one was expected to take when the type moved last, such as the age of one in flight by then. What
+    // the type takes is another figure.
+    let (name, expected_then_ms) = (lane_name(lane), work.as_millis_f64());
     if changes > 1 || matches!(lane, Lane::Long | Lane::Variable) {
-        tracing::info!(gate, r#type = label, lane = name, expected_ms, changes, "a type changed its lane");
+        tracing::info!(
+            gate,
+            r#type = label,
+            lane = name,
+            expected_then_ms,
+            changes,
+            "a type changed its lane"
+        );
     } else {
-        tracing::debug!(gate, r#type = label, lane = name, expected_ms, changes, "a type changed its lane");
+        tracing::debug!(
+            gate,
+            r#type = label,
+            lane = name,
+            expected_then_ms,
+            changes,
+            "a type changed its lane"
+        );
     }
 }
 

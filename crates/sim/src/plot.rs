@@ -65,7 +65,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// A curve of points of which some have no value. Where [`GAP`] in a row have none, it has a gap: nothing
+    /// A curve of points of which some have no value. Where several in a row have none, it has a gap: nothing
     /// was seen there, and a line would say otherwise.
     pub fn with_gaps(points: impl IntoIterator<Item = (f64, Option<f64>)>) -> Self {
         let mut curve = Self::default();

@@ -258,7 +258,10 @@ fn values_that_mean_nothing_are_refused_with_what_to_write() {
         ("otlp_share = 2", "must be at most 1"),
         ("uplink = \"10MB\"", "isn't a rate; write such as \"10Mbit\""),
         ("uplink = \"1kbit\"", "must be from \"64kbit\" to \"400Gbit\""),
-        ("egress = \"lifo\"", "isn't known; write \"srpt\" or \"fair\" or \"bands\""),
+        (
+            "egress = \"lifo\"",
+            "isn't known; write \"srpt\" or \"fair\" or \"bands\" or \"srpt-without-aging\"",
+        ),
         ("route = \"/cart\"", "isn't a list; write [[gate.route]]"),
         ("route = [1]", "a route isn't a table"),
         ("[[gate.route]]\nname = \"x\"", "g.toml:4: gate: route: path: is missing"),

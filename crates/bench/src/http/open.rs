@@ -93,7 +93,7 @@ pub(crate) struct OpenRun {
 }
 
 /// What became of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct OpenRuns {
     /// One for each request, with its number, in order of their ends.
     pub(crate) records: Vec<(Record, usize)>,

@@ -76,16 +76,19 @@ impl Variant {
     }
 }
 
+/// SRPT in which a large response may wait without bound.
+const UNAGED: &str = "srpt-without-aging";
 /// The rate of the link ([`BITS`]), as a gate is told.
 const TOLD: &str = "10Mbit";
 
 /// The paper's FAIR is a server without a gate.
-const VARIANTS: [Variant; 7] = [
+const VARIANTS: [Variant; 8] = [
     Variant { name: "FAIR", by: By::Nobody },
-    Variant::gate("fair", "fair", TOLD),
     Variant::gate("bands", "bands", TOLD),
     Variant::gate("SRPT", "srpt", TOLD),
+    Variant::gate("no aging", UNAGED, TOLD),
     FOUND,
+    Variant::gate("fair", "fair", TOLD),
     Variant { name: "htb", by: By::Kernel { bands: "htb", cutoffs: &[1, 1_000, 2_000, 5_000, 50_000] } },
     Variant { name: "pfifo_fast", by: By::Kernel { bands: "pfifo_fast", cutoffs: &[2_000, 50_000] } },
 ];
@@ -307,8 +310,7 @@ pub(super) fn counted(setup: Setup) -> sim::uplink::Setup {
 }
 
 /// A gate as it is: it knows of its clients' connections what the kernel tells.
-fn paced(order: EgressOrder, rate: &str) -> Queue {
-    let aging = (order == EgressOrder::ShortestRemaining).then_some(1.0);
+fn paced(order: EgressOrder, aging: Option<f64>, rate: &str) -> Queue {
     let rate = (rate == TOLD).then_some(BITS / 8);
     Queue::Paced { policy: EgressPolicy { order, aging, rate, ..EgressPolicy::default() }, length: 100 }
 }
@@ -320,8 +322,9 @@ pub(super) fn simulated(by: By, setup: Setup) -> sim::uplink::Setup {
         By::Kernel { bands: "pfifo_fast", cutoffs } => Queue::pfifo_fast(cutoffs, 100),
         By::Kernel { cutoffs, .. } => Queue::Kernel { cutoffs: cutoffs.to_vec(), length: 100, frees: 1 },
         By::Gate { order: "fair", .. } => Queue::gate(EgressOrder::Fair, None),
-        By::Gate { order: "bands", rate } => paced(EgressOrder::Bands(Cutoffs::Learned), rate),
-        By::Gate { rate, .. } => paced(EgressOrder::ShortestRemaining, rate),
+        By::Gate { order: "bands", rate } => paced(EgressOrder::Bands(Cutoffs::Learned), None, rate),
+        By::Gate { order: UNAGED, rate } => paced(EgressOrder::ShortestRemaining, None, rate),
+        By::Gate { rate, .. } => paced(EgressOrder::ShortestRemaining, Some(1.0), rate),
     };
     let (head, workers) = if by == By::Nobody { (HEAD, WORKERS) } else { (HEAD_OF_GATE, NO_BOUND) };
     sim::uplink::Setup {
@@ -420,7 +423,7 @@ mod tests {
         ] {
             assert!(text.parse::<Setup>().unwrap_err().contains(says), "{text}");
         }
-        assert!(variants_called(&["what".to_owned()]).unwrap_err().contains("SRPT, auto, htb"));
+        assert!(variants_called(&["what".to_owned()]).unwrap_err().contains("SRPT, no aging, auto"));
     }
 
     #[test]

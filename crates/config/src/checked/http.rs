@@ -72,6 +72,8 @@ pub enum Egress {
     Fair,
     /// The one with the fewest bytes remaining first.
     ShortestRemaining,
+    /// The same, however long a large one has waited: for the papers' experiments.
+    ShortestRemainingOnly,
     /// By bands of remaining bytes, whose ends are learned.
     Bands,
 }
@@ -169,8 +171,12 @@ pub(crate) const TYPE_FIELDS: &[(&str, TypeField)] =
     &[("use", TypeField::Use), ("ignore", TypeField::Ignore)];
 pub(crate) const KERNEL_BANDS: &[(&str, KernelBands)] =
     &[("htb", KernelBands::Htb), ("prio", KernelBands::Prio), ("pfifo_fast", KernelBands::PfifoFast)];
-pub(crate) const EGRESSES: &[(&str, Egress)] =
-    &[("srpt", Egress::ShortestRemaining), ("fair", Egress::Fair), ("bands", Egress::Bands)];
+pub(crate) const EGRESSES: &[(&str, Egress)] = &[
+    ("srpt", Egress::ShortestRemaining),
+    ("fair", Egress::Fair),
+    ("bands", Egress::Bands),
+    ("srpt-without-aging", Egress::ShortestRemainingOnly),
+];
 /// The slowest and the fastest uplink, in bits per second.
 pub const UPLINKS: std::ops::RangeInclusive<u64> = 64_000..=400_000_000_000;
 

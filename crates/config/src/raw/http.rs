@@ -206,9 +206,9 @@ pub const HTTP: &[Field] = &[
     Field {
         key: "egress",
         form: Form::Text,
-        takes: "`\"srpt\"`, `\"fair\"` or `\"bands\"`",
+        takes: "`\"srpt\"`, `\"fair\"`, `\"bands\"` or `\"srpt-without-aging\"`",
         default: Value("\"srpt\""),
-        doc: "With an `uplink`: the response whose bytes go next. `\"srpt\"`: the one with the fewest remaining bytes; responses that a fair link would have sent by now get every second turn. `\"fair\"`: all in turn. `\"bands\"`: five bands of remaining bytes with learned ends. The size is the response's length, or what responses of its type had.",
+        doc: "With an `uplink`: the response whose bytes go next. `\"srpt\"`: the one with the fewest remaining bytes; responses that a fair link would have sent by now get every second turn. `\"fair\"`: all in turn. `\"bands\"`: five bands of remaining bytes with learned ends. `\"srpt-without-aging\"`, for the paper's experiments: large responses may wait without bound. The size is the response's length, or what responses of its type had.",
         reason: "Small responses don't wait behind large ones, and the large ones hardly pay for it ([simulated](../results/uplink.md)).",
         reloadable: true,
     },

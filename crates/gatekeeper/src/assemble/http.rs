@@ -84,9 +84,9 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
 /// # Errors
 /// The kernel refuses the priorities of its bands.
 fn uplink_of(uplink: config::Uplink, order: config::Egress) -> Result<UplinkSettings, String> {
-    let (rate, order) = match uplink {
-        config::Uplink::Bits(bits) => (UplinkRate::Set(bits), egress(order)),
-        config::Uplink::Auto => (UplinkRate::Found, egress(order)),
+    let rate = match uplink {
+        config::Uplink::Bits(bits) => UplinkRate::Set(bits),
+        config::Uplink::Auto => UplinkRate::Found,
         config::Uplink::Kernel(bands) => {
             let bands = match bands {
                 config::KernelBands::Htb => KernelBands::Htb,
@@ -94,18 +94,18 @@ fn uplink_of(uplink: config::Uplink, order: config::Egress) -> Result<UplinkSett
                 config::KernelBands::PfifoFast => KernelBands::PfifoFast,
             };
             bands.examine().map_err(|error| format!("uplink: {error}"))?;
-            (UplinkRate::Kernel(bands), EgressOrder::Bands(Cutoffs::Learned))
+            return Ok(UplinkSettings::new(UplinkRate::Kernel(bands), EgressOrder::Bands(Cutoffs::Learned)));
         }
     };
-    Ok(UplinkSettings { rate, order })
-}
-
-fn egress(egress: config::Egress) -> EgressOrder {
-    match egress {
-        config::Egress::Fair => EgressOrder::Fair,
-        config::Egress::ShortestRemaining => EgressOrder::ShortestRemaining,
-        config::Egress::Bands => EgressOrder::Bands(Cutoffs::Learned),
-    }
+    let usual = |order| UplinkSettings::new(rate, order);
+    Ok(match order {
+        config::Egress::Fair => usual(EgressOrder::Fair),
+        config::Egress::ShortestRemaining => usual(EgressOrder::ShortestRemaining),
+        config::Egress::ShortestRemainingOnly => {
+            UplinkSettings { aging: None, ..usual(EgressOrder::ShortestRemaining) }
+        }
+        config::Egress::Bands => usual(EgressOrder::Bands(Cutoffs::Learned)),
+    })
 }
 
 fn class_rule(class: &config::Class) -> ClassRule {

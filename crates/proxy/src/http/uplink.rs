@@ -53,7 +53,7 @@ const TURNS: u64 = 200;
 const PACKET: u64 = 1_448;
 const TURN_MAX: u64 = 128 * 1024;
 /// A large response is overdue when a fair uplink would have sent it.
-const AGING: f64 = 1.0;
+const AGING: u32 = 1;
 
 /// A shorter wait is no part of a request's story.
 const TOLD: Duration = Duration::from_millis(1);
@@ -65,6 +65,16 @@ pub struct UplinkSettings {
     pub rate: UplinkRate,
     /// In which order responses share it.
     pub order: EgressOrder,
+    /// A response is overdue when a fair uplink would have sent it so many times over; `None`: never.
+    pub aging: Option<u32>,
+}
+
+impl UplinkSettings {
+    /// These, with the usual aging of their order.
+    pub fn new(rate: UplinkRate, order: EgressOrder) -> Self {
+        let aging = (order == EgressOrder::ShortestRemaining).then_some(AGING);
+        Self { rate, order, aging }
+    }
 }
 
 /// How many bits an uplink carries.
@@ -117,10 +127,9 @@ impl Uplink {
             UplinkRate::Set(bits) => Some(bits / 8),
             UplinkRate::Found | UplinkRate::Kernel(_) => None,
         };
-        let aging = matches!(settings.order, EgressOrder::ShortestRemaining).then_some(AGING);
         let policy = EgressPolicy {
             order: settings.order.clone(),
-            aging,
+            aging: settings.aging.map(f64::from),
             quantum: quantum(rate),
             rate,
             ..EgressPolicy::default()
@@ -463,7 +472,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_response_passes_where_there_is_no_room_for_it_to_wait_in() {
-        let settings = UplinkSettings { rate: UplinkRate::Set(8), order: EgressOrder::ShortestRemaining };
+        let settings = UplinkSettings::new(UplinkRate::Set(8), EgressOrder::ShortestRemaining);
         let uplink = Uplink::start(settings, Clock::start());
         // The first turn.
         assert_eq!(got(&uplink, Held::within(1 << 20)).await, Some(PACKET as usize));

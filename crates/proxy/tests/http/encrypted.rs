@@ -131,6 +131,22 @@ async fn clients_agree_on_a_version_by_name_and_the_service_hears_of_tls() {
     site.reaches(0, 0).await;
 }
 
+/// Asks for so many bytes over a connection of its own, up to the response's head.
+async fn ask(site: &Site, identity: &Identity, protocol: &[u8], bytes: usize) -> Incoming {
+    let stream = TokioIo::new(connect(site, identity, protocol).await);
+    let request = Request::get(format!("https://localhost/{bytes}")).header("host", "localhost");
+    let request = request.body(Full::<Bytes>::default()).unwrap();
+    if protocol == b"h2" {
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        tokio::spawn(connection);
+        sender.send_request(request).await.unwrap().into_body()
+    } else {
+        let (mut sender, connection) = http1::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        sender.send_request(request).await.unwrap().into_body()
+    }
+}
+
 #[tokio::test]
 async fn over_tls_too_the_response_with_the_fewest_bytes_remaining_goes_first() {
     let folder = tempfile::tempdir().unwrap();
@@ -138,29 +154,32 @@ async fn over_tls_too_the_response_with_the_fewest_bytes_remaining_goes_first() 
     let answer = async |request: Request<Incoming>| {
         Response::new(full(vec![7; request.uri().path()[1..].parse().unwrap()]))
     };
-    let tls = acceptor(&identity);
-    let site = gate(Policy::default(), &[service(answer).await], |settings| {
-        let (rate, order) = (UplinkRate::Set(8_000_000), EgressOrder::ShortestRemaining);
-        (settings.tls, settings.uplink) = (Some(tls), Some(UplinkSettings { rate, order }));
-    })
-    .await;
-    let fetch = async |bytes: usize, got: &AtomicUsize| {
-        let mut stream = connect(&site, &identity, b"http/1.1").await;
-        let head = format!("GET /{bytes} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        let mut buffer = vec![0; 64 * 1024];
-        while got.fetch_add(stream.read(&mut buffer).await.unwrap(), Ordering::SeqCst) < bytes {}
-    };
-    let (large, small) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let overtaken = async {
-        while large.load(Ordering::SeqCst) < 50_000 {
-            tokio::task::yield_now().await;
-        }
-        fetch(700_000, &small).await;
-        large.load(Ordering::SeqCst)
-    };
-    let ((), got) = tokio::join!(fetch(2_000_000, &large), overtaken);
-    assert!(got < 500_000, "{got}");
+    let origin = service(answer).await;
+    for protocol in [&b"http/1.1"[..], b"h2"] {
+        let tls = acceptor(&identity);
+        let site = gate(Policy::default(), &[origin], |settings| {
+            let (rate, order) = (UplinkRate::Set(8_000_000), EgressOrder::ShortestRemaining);
+            (settings.tls, settings.uplink) = (Some(tls), Some(UplinkSettings::new(rate, order)));
+        })
+        .await;
+        let large = AtomicUsize::new(0);
+        let download = async {
+            let mut body = ask(&site, &identity, protocol, 2_000_000).await;
+            while let Some(frame) = body.frame().await {
+                large.fetch_add(frame.unwrap().into_data().unwrap().len(), Ordering::SeqCst);
+            }
+        };
+        let overtaken = async {
+            while large.load(Ordering::SeqCst) < 50_000 {
+                tokio::task::yield_now().await;
+            }
+            let small = ask(&site, &identity, protocol, 700_000).await.collect().await.unwrap();
+            assert_eq!(small.to_bytes().len(), 700_000);
+            large.load(Ordering::SeqCst)
+        };
+        let ((), got) = tokio::join!(download, overtaken);
+        assert!(got < 500_000, "{got} over {}", String::from_utf8_lossy(protocol));
+    }
 }
 
 #[tokio::test]

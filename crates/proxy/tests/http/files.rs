@@ -331,7 +331,7 @@ async fn files_go_over_http2_and_through_an_uplink() {
     let site = gate(Policy::default(), &[service(answer).await], |settings| {
         settings.types = vec![route("/**", &files)];
         let order = admission::EgressOrder::ShortestRemaining;
-        settings.uplink = Some(UplinkSettings { rate: UplinkRate::Set(80_000_000), order });
+        settings.uplink = Some(UplinkSettings::new(UplinkRate::Set(80_000_000), order));
     })
     .await;
     let mut sender = http2::client(&site).await;

@@ -70,7 +70,7 @@ impl Sending {
             let site = gate(Policy::default(), &[origin], |settings| {
                 settings.listen = Address::inet(SERVER.to_string(), 0);
                 let order = EgressOrder::ShortestRemaining;
-                settings.uplink = rate.map(|rate| UplinkSettings { rate, order });
+                settings.uplink = rate.map(|rate| UplinkSettings::new(rate, order));
             })
             .await;
             tell.send((site.address, site.status.clone())).unwrap();

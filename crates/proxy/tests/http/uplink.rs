@@ -52,14 +52,14 @@ async fn sized() -> SocketAddr {
 
 async fn site(order: EgressOrder) -> Site {
     gate(Policy::default(), &[sized().await], |settings| {
-        settings.uplink = Some(UplinkSettings { rate: UplinkRate::Set(BITS), order });
+        settings.uplink = Some(UplinkSettings::new(UplinkRate::Set(BITS), order));
     })
     .await
 }
 
 /// An uplink of this rate, on which the response with the fewest bytes remaining goes first.
 fn uplink(rate: UplinkRate) -> Option<UplinkSettings> {
-    Some(UplinkSettings { rate, order: EgressOrder::ShortestRemaining })
+    Some(UplinkSettings::new(rate, EgressOrder::ShortestRemaining))
 }
 
 /// Asks over HTTP/2 for so many bytes with this priority, up to the response's head.
@@ -361,6 +361,40 @@ async fn an_urgent_response_to_curl_overtakes_one_of_about_its_size_on_another_c
     assert_eq!(String::from_utf8_lossy(&told.stdout), format!("2 {LARGER}"), "{told:?}");
     assert!(got < SMALLER / 2, "{got}");
     usual.ends().await;
+}
+
+/// How much had come of one of two responses of the same size and priority on one connection when the other had
+/// come whole.
+async fn beside_its_like(priority: &'static str) -> usize {
+    let site = site(EgressOrder::ShortestRemaining).await;
+    let sender = http2::client(&site).await;
+    let read = async |mut body: Incoming, got: &AtomicUsize| {
+        while let Some(frame) = body.frame().await {
+            got.fetch_add(frame.unwrap().into_data().unwrap().len(), Ordering::SeqCst);
+        }
+    };
+    let bodies = tokio::join!(ask(&sender, SMALLER, priority), ask(&sender, SMALLER, priority));
+    let got = [AtomicUsize::new(0), AtomicUsize::new(0)];
+    let ended = async {
+        tokio::select! {
+            () = read(bodies.0, &got[0]) => {}
+            () = read(bodies.1, &got[1]) => {}
+        }
+    };
+    timeout(PATIENCE, ended).await.expect("one ends");
+    let mut got = got.map(AtomicUsize::into_inner);
+    got.sort_unstable();
+    assert_eq!(got[1], SMALLER);
+    got[0]
+}
+
+#[tokio::test]
+async fn incremental_responses_of_one_connection_take_turns() {
+    let (turns, in_order) =
+        tokio::join!(Box::pin(beside_its_like("u=3, i")), Box::pin(beside_its_like("u=3")));
+    // The first with few enough bytes left to leave the tie goes on alone.
+    assert!(turns > SMALLER * 4 / 10, "{turns}");
+    assert!(in_order < SMALLER / 10, "{in_order}");
 }
 
 #[tokio::test]

@@ -77,7 +77,7 @@ pub const CLASS: &[Field] = &[
         form: Form::Any,
         takes: "a boolean",
         default: Value("false"),
-        doc: "Whether the class gets only what others leave, such as a backfill or a crawler. Its requests start while nobody else waits, and only on an idle service, or while a quarter of the places that it was seen to have stay free. It has no weight, goal or bound, and is the first to be refused where one has to go. A request that runs isn't interrupted: keep each short.",
+        doc: "Whether the class gets only what others leave, such as a backfill or a crawler. Its requests start while nobody else waits, and only on an idle service, or while a quarter of its places stay free and fewer long requests than it has cores are in flight. It has no weight, goal or bound, and is the first to be refused where one has to go. A request that runs isn't interrupted: keep each short.",
         reason: "Most requests have a client that waits.",
         reloadable: true,
     },

@@ -325,14 +325,16 @@ impl Classes {
         class.over_share += u64::from(reason == Reason::OverShare);
     }
 
-    /// A request of this class comes, and one request is too many. Finds the class that has more requests
-    /// present than its weight's part among the classes present. With one class alone there is none.
-    pub(crate) fn surplus(&self, place: u8) -> Surplus {
+    /// A request of this class comes, and one request is too many for this reason. Finds the class that has more
+    /// requests present than its weight's part among the classes present. With one class alone there is none.
+    /// Background classes add nothing to what a target bounds, so refusing theirs makes no room there.
+    pub(crate) fn surplus(&self, place: u8, reason: Reason) -> Surplus {
         if self.is_one() {
             return Surplus::All;
         }
         let present = |at: u8| u64::from(self.at(at).present()) + u64::from(at == place);
-        let there = || (0..self.list.len() as u8).filter(|&at| present(at) > 0);
+        let counts = |at: u8| reason != Reason::Target || !self.at(at).is_background();
+        let there = || (0..self.list.len() as u8).filter(|&at| present(at) > 0 && counts(at));
         let weight = |at: u8| self.at(at).counts();
         let (all, weights) = (there().map(present).sum::<u64>(), there().map(weight).sum::<u64>());
         let is_over = |&at: &u8| present(at) * weights > weight(at) * all;

@@ -301,6 +301,21 @@ fn a_background_class_that_always_waits_says_nothing_of_the_capacity_or_of_a_tar
     assert_eq!(refused, 0, "pages are refused for a backfill that waits");
 }
 
+#[test]
+fn a_target_holds_beside_a_background_class_that_always_waits() {
+    let target = Rejection::Target(Targets::mean(Duration::from_millis(100)));
+    let [alone, with] = [None, Some(200)].map(|backfill| {
+        let scenario = beside(4, 1.5, backfill);
+        let policy = Policy { rejection: target.clone(), ..scenario.policy.clone() };
+        let record = run(&Scenario { policy, ..scenario }).expect("a scenario that can be");
+        let served = record.rows.iter().filter(|row| row.source == 0 && row.outcome == Outcome::Completed);
+        let times: Vec<f64> = served.map(|row| row.response_time().as_secs_f64()).collect();
+        times.iter().sum::<f64>() / times.len() as f64
+    });
+    println!("mean of the pages served: {:.0} and {:.0} ms", alone * 1e3, with * 1e3);
+    assert!(with < 1.05 * alone && alone < 0.12, "{alone} {with}");
+}
+
 /// A shop of browsers as in `experiments/backfill`, on one core: a page is a transaction, and a twentieth of
 /// the pages scan for 90 ms. The gate sees each statement for longer than this needs the core.
 fn shop_of_transactions(clients: u32, backfill: Option<u32>) -> Scenario {

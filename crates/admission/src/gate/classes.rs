@@ -108,7 +108,7 @@ impl Gate {
     /// Settles which request is refused where a newcomer makes one too many.
     pub(super) fn settle(&self, slot: u32, too_many: TooMany, reason: Reason) -> Settled {
         let record = self.tickets.at(slot);
-        let surplus = self.classes.surplus(record.class);
+        let surplus = self.classes.surplus(record.class, reason);
         let instead = match (surplus, too_many) {
             (Surplus::Other(class), TooMany::OfAll) => {
                 return self.newest(class).map_or(Settled::Spared, Settled::Replaces);

@@ -13,7 +13,7 @@
 //!   what the others have. All such types are suspected together.
 //! * Where that says nothing (a gate that starts into an overload sees no small numbers): after
 //!   [`PATIENCE`] of waiting, the types that most of what is in flight is of, if together they make up half
-//!   of it.
+//!   of it. A type whose times surely grow by less isn't among them.
 //!
 //! **Trial.** A suspected group is tried by a search of its own (`contention/bound.rs`): as many as
 //! are in flight now and few of them in alternation, by the work that is completed. It becomes a group only
@@ -110,11 +110,7 @@ pub(crate) enum Turn {
     /// Its bound has moved.
     Moved { from: u32, to: u32, gain: Option<f64> },
     /// It is none (any more), after this bound.
-    Over {
-        most: u32,
-        /// Whether it is at least as many as before there was a group.
-        home: bool,
-    },
+    Over { most: u32 },
 }
 
 /// The groups, and what leads to them.
@@ -353,18 +349,11 @@ impl Contention {
         if suspects.is_empty() || count < SEVERAL as u32 {
             return None;
         }
-        self.begin(now, types, &suspects, count, false)
+        self.begin(now, types, &suspects, count)
     }
 
-    /// A group of these is tried from now on: its place. `again`: in place of one of fewer types.
-    fn begin(
-        &mut self,
-        now: Instant,
-        types: &mut Types,
-        suspects: &[u32],
-        count: u32,
-        again: bool,
-    ) -> Option<u8> {
+    /// A group of these is tried from now on: its place.
+    fn begin(&mut self, now: Instant, types: &mut Types, suspects: &[u32], count: u32) -> Option<u8> {
         let free = self.groups.iter().position(Option::is_none)?;
         // A group of all types is none: how many of all may be in flight is the capacity's.
         let is_left = |kind: u32| {
@@ -374,9 +363,6 @@ impl Contention {
         if !types.kinds().any(is_left) {
             return None;
         }
-        for kind in types.kinds().collect::<Vec<_>>() {
-            types.at_mut(kind).contends.peak = 0.0;
-        }
         let named: Vec<(u32, RequestType)> =
             suspects.iter().filter_map(|&kind| Some((kind, types.at(kind).key?))).collect();
         for &(kind, _) in &named {
@@ -384,30 +370,8 @@ impl Contention {
         }
         self.begun += 1;
         self.comparisons += 1;
-        let mut group = Group::suspected(now, self.begun, named, count);
-        group.again = again;
-        self.groups[free] = Some(group);
+        self.groups[free] = Some(Group::suspected(now, self.begun, named, count));
         Some(free as u8)
-    }
-
-    /// A trial of these has failed. Other types had taken their room: those may need the same lock, and are
-    /// tried together with them, once. The place of that group.
-    pub(crate) fn try_again(&mut self, now: Instant, types: &mut Types, failed: &[u32]) -> Option<u8> {
-        let free = |kind: u32| types.at(kind).key.is_some() && types.at(kind).contends.group.is_none();
-        let peak = |kind: u32| types.at(kind).contends.peak;
-        let before = failed.iter().map(|&kind| peak(kind)).sum::<f64>();
-        let mut kinds: Vec<u32> = failed.iter().copied().filter(|&kind| free(kind)).collect();
-        let companions = types.kinds().filter(|kind| !failed.contains(kind) && free(*kind));
-        kinds.extend(companions.filter(|&kind| peak(kind) >= LIKE * before));
-        kinds.truncate(KINDS_MAX);
-        if failed.is_empty() || kinds.len() <= failed.len() || before < SEVERAL {
-            return None;
-        }
-        let count = (libm::round(before) as u32).min(self.all.count);
-        if count < SEVERAL as u32 {
-            return None;
-        }
-        self.begin(now, types, &kinds, count, true)
     }
 
     /// A group that was just formed lets those go that don't contend with it.
@@ -438,18 +402,19 @@ impl Contention {
             let known = types.at(kind);
             known.key.is_some() && known.contends.group.is_none() && known.contends.due <= now
         };
-        let steep = |&(kind, fit): &(u32, Fit)| {
+        // Whether its times grow with its own number, with so many errors added to what was seen.
+        let grows = |&(kind, fit): &(u32, Fit), errors: f64| {
             let others: Vec<f64> =
                 fits.iter().filter(|(other, _)| *other != kind).map(|(_, fit)| fit.all).collect();
             let usual = others.iter().sum::<f64>() / others.len().max(1) as f64;
             let beyond = fit.own + fit.all - usual.clamp(0.0, 1.5);
-            fit.own - BEYOND_CHANCE * fit.own_error > STEEP
-                || !others.is_empty() && beyond - BEYOND_CHANCE * fit.sum_error > STEEP
+            fit.own + errors * fit.own_error > STEEP
+                || !others.is_empty() && beyond + errors * fit.sum_error > STEEP
         };
         let mean = |kind: u32| types.at(kind).contends.mean;
         let suspects: Vec<u32> = fits
             .iter()
-            .filter(|known| may_be(known.0) && mean(known.0) >= 1.0 && steep(known))
+            .filter(|known| may_be(known.0) && mean(known.0) >= 1.0 && grows(known, -BEYOND_CHANCE))
             .map(|(kind, _)| *kind)
             .collect();
         let sum = |kinds: &[u32]| kinds.iter().map(|&kind| mean(kind)).sum::<f64>();
@@ -458,7 +423,8 @@ impl Contention {
             return Vec::new();
         }
         let largest = kinds.iter().map(|&kind| mean(kind)).fold(0.0, f64::max);
-        let alike = |kind: u32| mean(kind) >= LIKE * largest && may_be(kind);
+        let is_cleared = |kind: u32| fits.iter().any(|fit| fit.0 == kind && !grows(fit, BEYOND_CHANCE));
+        let alike = |kind: u32| mean(kind) >= LIKE * largest && may_be(kind) && !is_cleared(kind);
         let mut many: Vec<u32> =
             kinds.iter().copied().filter(|kind| suspects.contains(kind) || alike(*kind)).collect();
         many.sort_by(|&a, &b| mean(b).total_cmp(&mean(a)));
@@ -510,14 +476,14 @@ impl Group {
                     self.told = most;
                     Some(Turn::Formed { from, to: most, gain })
                 }
-                _ if concluded || late => Some(Turn::Over { most, home: is_home }),
+                _ if concluded || late => Some(Turn::Over { most }),
                 _ => None,
             };
         }
         let counted = now.since(self.counted_since);
         let needed = counted < FORGOTTEN || self.waited.as_secs_f64() >= NEEDED * counted.as_secs_f64();
         if self.kinds.is_empty() || is_home || !needed {
-            return Some(Turn::Over { most, home: is_home });
+            return Some(Turn::Over { most });
         }
         if counted >= FORGOTTEN {
             (self.counted_since, self.waited) = (now, Duration::ZERO);

@@ -49,8 +49,6 @@ pub(crate) struct Contends {
     looked: u64,
     /// The mean number in flight between the last two looks.
     pub(crate) mean: f64,
-    /// The largest mean number in flight since the last trial began.
-    pub(crate) peak: f64,
     /// Not suspected before.
     pub(crate) due: Instant,
     pub(crate) rest: Duration,
@@ -61,6 +59,5 @@ impl Contends {
         let sum = self.flying.sum(now);
         self.mean = sum.wrapping_sub(self.looked) as f64 / passed;
         self.looked = sum;
-        self.peak = self.peak.max(self.mean);
     }
 }

@@ -71,8 +71,6 @@ pub(crate) struct Group {
     aside: Vec<Lines>,
     /// Whether a trial has spoken for it.
     pub(crate) formed: bool,
-    /// Whether it is tried in place of one of fewer types.
-    pub(crate) again: bool,
     pub(crate) began: Instant,
     /// Since when it is counted for how long its requests waited, and for how long they did.
     pub(crate) counted_since: Instant,
@@ -114,7 +112,6 @@ impl Group {
                 Hold::Found(_) | Hold::Released => u32::MAX,
             },
             hold,
-            again: false,
             in_flight: 0,
             aside: Vec::new(),
             began: now,

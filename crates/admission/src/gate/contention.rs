@@ -213,33 +213,22 @@ impl Gate {
             Turn::Moved { from, to, gain } => {
                 self.report(Event::GroupMoved { group: number, from, to, gain });
             }
-            Turn::Over { most, home } => {
+            Turn::Over { most } => {
                 if formed {
                     self.report(Event::GroupDissolved { group: number, most });
                 }
-                let failed = self.dissolve(now, place);
-                // Without a gain others may have taken the room; with one it is all that are in one
-                // another's way.
-                if !formed && home {
-                    self.try_again(now, &failed);
-                }
+                self.dissolve(now, place);
             }
         }
     }
 
-    fn try_again(&mut self, now: Instant, failed: &[u32]) {
-        if let Some(place) = self.contention.try_again(now, &mut self.types, failed) {
-            self.count_anew_all(place);
-        }
-    }
-
-    /// A group is none any more. Its types, if they may be tried again together with others.
-    fn dissolve(&mut self, now: Instant, place: u8) -> Vec<u32> {
-        let Some(group) = self.contention.group_mut(place) else { return Vec::new() };
-        let (formed, again, judged) = (group.formed, group.again, group.is_judged());
+    /// A group is none any more.
+    fn dissolve(&mut self, now: Instant, place: u8) {
+        let Some(group) = self.contention.group_mut(place) else { return };
+        let (formed, judged) = (group.formed, group.is_judged());
         let kinds = group.release();
         let is_gone = group.waiting() == 0;
-        for &(kind, _) in &kinds {
+        for (kind, _) in kinds {
             let known = &mut self.types.at_mut(kind).contends;
             known.group = None;
             if formed {
@@ -252,7 +241,6 @@ impl Gate {
         if is_gone {
             self.contention.groups[usize::from(place)] = None;
         }
-        if again { Vec::new() } else { kinds.iter().map(|&(kind, _)| kind).collect() }
     }
 
     /// Another way of going about contention from now on: all groups are gone.

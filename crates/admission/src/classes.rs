@@ -325,9 +325,9 @@ impl Classes {
         class.over_share += u64::from(reason == Reason::OverShare);
     }
 
-    /// A request of this class comes, and one request is too many for this reason. Finds the class that has more
-    /// requests present than its weight's part among the classes present. With one class alone there is none.
-    /// Background classes add nothing to what a target bounds, so refusing theirs makes no room there.
+    /// A request of this class comes, and one request is too many for this reason. Finds the class that has
+    /// more requests present than its weight's part among the classes present. With one class alone there is
+    /// none. Background classes add nothing to what a target bounds, so refusing theirs makes no room there.
     pub(crate) fn surplus(&self, place: u8, reason: Reason) -> Surplus {
         if self.is_one() {
             return Surplus::All;

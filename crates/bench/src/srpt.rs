@@ -48,10 +48,10 @@ const FULL: (f64, usize) = (300.0, 9);
 /// Rounds in which the link's rate changes.
 const FOLLOW: usize = 3;
 
-/// Flags of `bench run srpt`. `--only` takes names of variants: FAIR (no gate), bands, SRPT, `no aging` (SRPT in
-/// which a large response waits without bound), auto (SRPT that finds the rate), fair, htb and pfifo_fast (the
-/// kernel's bands); without it the first five are played. `--window` is for how long requests come at least;
-/// workloads are played in whole periods.
+/// Flags of `bench run srpt`. `--only` takes names of variants: FAIR (no gate), bands, SRPT, `no aging` (SRPT
+/// in which a large response waits without bound), auto (SRPT that finds the rate), fair, htb and pfifo_fast
+/// (the kernel's bands); without it the first five are played. `--window` is for how long requests come at
+/// least; workloads are played in whole periods.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// The short form, at most ten minutes: W1 and a load of 1.2, each once

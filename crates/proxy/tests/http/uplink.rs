@@ -363,8 +363,8 @@ async fn an_urgent_response_to_curl_overtakes_one_of_about_its_size_on_another_c
     usual.ends().await;
 }
 
-/// How much had come of one of two responses of the same size and priority on one connection when the other had
-/// come whole.
+/// How much had come of one of two responses of the same size and priority on one connection when the other
+/// had come whole.
 async fn beside_its_like(priority: &'static str) -> usize {
     let site = site(EgressOrder::ShortestRemaining).await;
     let sender = http2::client(&site).await;

@@ -532,13 +532,13 @@ mod tests {
     fn who_has_the_most_above_its_share_is_one_too_many() {
         let mut classes = Classes::new(&[class(1, 2.0), class(2, 1.0)]);
         classes.at_mut(1).busy = 8;
-        assert_eq!(classes.surplus(1), Surplus::All, "alone there");
+        assert_eq!(classes.surplus(1, Reason::QueueFull), Surplus::All, "alone there");
         classes.at_mut(2).busy = 2;
-        assert_eq!(classes.surplus(1), Surplus::Own);
-        assert_eq!(classes.surplus(2), Surplus::Other(1));
-        assert_eq!(classes.surplus(0), Surplus::Other(1));
+        assert_eq!(classes.surplus(1, Reason::QueueFull), Surplus::Own);
+        assert_eq!(classes.surplus(2, Reason::QueueFull), Surplus::Other(1));
+        assert_eq!(classes.surplus(0, Reason::QueueFull), Surplus::Other(1));
         (classes.at_mut(1).busy, classes.at_mut(2).busy) = (4, 1);
-        assert_eq!(classes.surplus(2), Surplus::All, "all have their shares");
+        assert_eq!(classes.surplus(2, Reason::QueueFull), Surplus::All, "all have their shares");
     }
 
     #[test]

@@ -266,7 +266,7 @@ const fn whole(duration: Duration) -> Duration {
 
 fn in_a_line(measured: &Measured) -> String {
     let mut text = format!(
-        "{:>7}/s   response {:>8}   residual {:>4}",
+        "{:>7}/s   over all {:>8}   residual {:>4}",
         count(measured.clients.throughput),
         seconds(measured.clients.all_seconds),
         measured.clients.residual.map_or("–".to_owned(), |part| format!("{:.0} %", part * 100.0)),

@@ -24,8 +24,8 @@ doesn't account for (Little's law): where it is large, <em>in time</em> tells of
 /// The page of these experiments with their pictures.
 pub(super) fn page(sections: &[(&Shown, Vec<String>)], fonts_are_missing: bool) -> String {
     let mut body = String::from(
-        "<h1>Gatekeeper: experiments</h1>\n<p class=\"soft\">What a database does under overload, directly and behind \
-         PgBouncer and Gatekeeper.</p>\n",
+        "<h1>Gatekeeper: experiments</h1>\n<p class=\"soft\">What a service does under overload, without a gate and with \
+         one: a plan a section.</p>\n",
     );
     body += &overview(sections);
     for (shown, pictures) in sections {

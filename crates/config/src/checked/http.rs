@@ -72,7 +72,7 @@ pub enum Egress {
     Fair,
     /// The one with the fewest bytes remaining first.
     ShortestRemaining,
-    /// The same, however long a large one has waited: for the papers' experiments.
+    /// The one with the fewest bytes remaining first, however long others wait: for the papers' experiments.
     ShortestRemainingOnly,
     /// By bands of remaining bytes, whose ends are learned.
     Bands,

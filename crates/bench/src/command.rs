@@ -304,7 +304,9 @@ async fn run(
     if !missing.is_empty() {
         let takes = plan.left(form, &missing, book.results());
         display.say(&format!("  {} cells, about {}", missing.len(), about(takes)));
-        display.say("  over all: the mean response time; who is refused or fails is charged the time-out");
+        display.say(
+            "  over all: the mean response time, in which a refused or failed request counts as the time-out",
+        );
         measure(&plan, (form, &part), &mut book, server_cpu, display).await?;
     }
     let mut text = String::from("\n");

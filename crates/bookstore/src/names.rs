@@ -62,10 +62,8 @@ const SYLLABLES: [&str; 10] = ["BA", "OG", "AL", "RI", "RE", "SE", "AT", "UL", "
 /// Syllables of a word that is searched for (clause 2.10.5.1).
 const WORD_SYLLABLES: usize = 7;
 
-/// `DigSyl(number, syllables)`: a syllable for each digit, with zeros before it up to so many; 0 means as
-/// many as it has.
-///
-/// The number 0 without zeros before it is no syllable at all.
+/// `DigSyl(number, syllables)`: a syllable for each digit of the number, padded with zeros to this many
+/// syllables. With `syllables` 0 nothing is padded, and the number 0 gives an empty text.
 #[must_use]
 pub fn dig_syl(number: u32, syllables: usize) -> String {
     let digits = if number == 0 { String::new() } else { number.to_string() };
@@ -79,22 +77,22 @@ pub fn user_name(customer: u32) -> String {
     dig_syl(customer, 0)
 }
 
-/// Its password (`C_PASSWD`): the name in lower case.
+/// A customer's password (`C_PASSWD`): the user name in lower case.
 #[must_use]
 pub fn password(customer: u32) -> String {
     user_name(customer).to_lowercase()
 }
 
-/// The last name of an author; a tenth as many as there are books, of which two or three authors each have
-/// the same.
+/// The last name of an author. There are a tenth as many last names as books, so two or three authors share
+/// each.
 ///
-/// Written as a name is ("Bababaogalrire"), which the specification's syllables aren't.
+/// Only the first letter is a capital ("Bababaogalrire"); the specification writes all letters as capitals.
 #[must_use]
 pub fn last_name(author: u32, items: u32) -> String {
     search_word(author % last_names(items))
 }
 
-/// The word with which a book's title begins; a fifth as many as there are books, so that five have the same.
+/// The first word of a book's title. There are a fifth as many words as books, so five books share each.
 #[must_use]
 pub fn title_word(item: u32, items: u32) -> String {
     search_word(item % title_words(items))
@@ -119,8 +117,8 @@ fn search_word(number: u32) -> String {
     format!("{first}{}", rest.to_lowercase())
 }
 
-/// `NURand(a, low, high)`: a whole number between both, and some of them far oftener than others (clause
-/// 2.1.13).
+/// `NURand(a, low, high)`: a number from `low` to `high`, unevenly distributed: some come far oftener than
+/// others (clause 2.1.13).
 ///
 /// # Panics
 ///
@@ -130,7 +128,7 @@ pub fn nurand<R: Rng + ?Sized>(random: &mut R, a: u32, low: u32, high: u32) -> u
     ((u64::from(any | one) % (u64::from(high - low) + 1)) as u32) + low
 }
 
-/// How much there is in the shop. `GET /scale` answers with it.
+/// The size of the shop. `GET /scale` answers with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scale {
     /// Books.
@@ -140,7 +138,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The scale that the specification has for so many emulated browsers: 2,880 customers each.
+    /// The scale that the specification prescribes for a number of emulated browsers: 2,880 customers each.
     #[must_use]
     pub fn of_browsers(browsers: u32, items: u32) -> Self {
         Self { items, customers: browsers.saturating_mul(2_880) }
@@ -164,7 +162,7 @@ impl Scale {
         (self.items / 4).max(1)
     }
 
-    /// A customer, as a visitor is one: by [`nurand`] with the constant of clause 2.3.2.
+    /// The customer that a visitor is: drawn by [`nurand`] with the constant of clause 2.3.2.
     pub fn customer<R: Rng + ?Sized>(self, random: &mut R) -> u32 {
         nurand(random, self.customer_constant(), 1, self.customers.max(1))
     }

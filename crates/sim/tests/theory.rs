@@ -1,8 +1,8 @@
 //! The simulator against theory: means within 2 %, or within the run's own confidence interval of 95 %.
 //!
-//! `cargo test -p sim --test theory -- --nocapture` prints the table of `docs/results/theory.md`. Two cases
-//! use a service that looks at true service times (their names say "reference"): what no gate can know. All
-//! others are the gate's own.
+//! `cargo test -p sim --test theory -- --nocapture` prints the table of `docs/results/theory.md`. In
+//! cases named "reference" the service itself orders by true service times, which no gate can know. In all
+//! others the gate orders.
 
 mod common;
 
@@ -16,7 +16,7 @@ use sim::{
 
 const UNIT: Duration = Duration::from_millis(1);
 
-/// What is simulated, what of it is looked at (in milliseconds), and what theory says.
+/// A simulation, the time that is compared (in milliseconds), and the value of theory.
 struct Case {
     name: String,
     scenario: Scenario,
@@ -36,7 +36,7 @@ fn case(name: impl Into<String>, scenario: Scenario, look: fn(&Summary) -> Times
     Case { name: name.into(), scenario, look, theory }
 }
 
-/// One type before one server (or so), behind a gate.
+/// One request type and one upstream, behind a gate with this order or without a gate.
 fn single(
     order: Option<Order>,
     upstream: Upstream,
@@ -168,7 +168,7 @@ fn continuous() -> Case {
     case("shortest first by the gate, exponential, ρ 0.7", scenario, response, 2.3122)
 }
 
-/// Shortest first by estimates, by the gate: each type is those that are estimated alike.
+/// Shortest first by estimates, by the gate: requests of equal estimate are one type.
 fn estimated() -> Case {
     let (spread, error, utilization) = (1.0f64, 0.7f64, 0.8);
     let deviation = libm::hypot(spread, error);

@@ -1,10 +1,11 @@
-//! The transition matrices of TPC-W 1.8 (clause 5.2.2), as thresholds: of a number drawn from `1..=9999`,
-//! the first threshold that isn't below it says the next page.
+//! The transition matrices of TPC-W 1.8 (clause 5.2.2), as thresholds. Each page has a row of possible next
+//! pages with rising thresholds. A number is drawn from `1..=9999`; the next page is the first one whose
+//! threshold is at least that number.
 //!
 //! Source: the figures of the public Java implementation (PHARM, University of Wisconsin-Madison). Its
-//! shopping matrix has a slip of the pen: 9992 instead of 9552 from the cart to the first page. With 9552,
-//! which two other public implementations have, the pages' shares are those that the specification
-//! publishes (within 0.004 points); with 9992 they are up to 0.45 points beside.
+//! shopping matrix has a misprint: 9992 instead of 9552 from the cart to the first page. Two other public
+//! implementations have 9552. With it the pages' shares are the published ones (within 0.004 percentage
+//! points); with 9992 they are off by up to 0.45 points.
 
 use crate::interaction::Interaction::{
     self, AdminConfirm as ADMC, AdminRequest as ADMR, BestSellers as BESS, BuyConfirm as BUYC,
@@ -13,10 +14,10 @@ use crate::interaction::Interaction::{
     SearchResults as SRES, ShoppingCart as SHOP,
 };
 
-/// Where a page leads to: pages with rising thresholds, the last of which is [`LAST`].
+/// The possible next pages of one page, with rising thresholds; the last threshold is [`LAST`].
 pub(super) type Row = &'static [(Interaction, u16)];
 
-/// What every row ends at.
+/// The last threshold of every row.
 pub(super) const LAST: u16 = 9_999;
 
 /// The browsing mix: 95 of 100 pages browse. Rows in the order of [`Interaction::ALL`].

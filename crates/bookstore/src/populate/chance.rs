@@ -1,10 +1,9 @@
-//! Chance that a seed decides: the same rows on every machine and with every version of a library.
+//! Random numbers from a seed: the same rows on every machine and with every version of a library.
 //!
-//! SplitMix64 (Steele, Lea and Flood 2014). Every row of every table has a stream of its own, so that rows
-//! can be made in any order, and one table's in another's place, such as an order's lines where its total
-//! is wanted.
+//! SplitMix64 (Steele, Lea and Flood 2014). Every row of every table has a stream of its own. So rows can be
+//! made in any order, and made again where another table needs them: an order's total needs its lines.
 
-/// What a stream is for; rows of different purposes have nothing to do with one another.
+/// What a stream is for. Streams of different purposes are independent.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub(crate) enum Purpose {
@@ -18,13 +17,13 @@ pub(crate) enum Purpose {
     Address,
     /// An order with its lines and its payment.
     Order,
-    /// What is no part of an order's amounts: comments, numbers of cards.
+    /// The columns of an order that no amount depends on: comments, numbers of cards.
     Trimmings,
     /// The look of a cover.
     Cover,
 }
 
-/// A stream of chance.
+/// A stream of random numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
@@ -48,12 +47,12 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// A number below a bound, and 0 below none; the bias of the product is below 2^-32.
+    /// A number below `bound`, or 0 if `bound` is 0. The bias of the multiplication is below 2^-32.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
     }
 
-    /// A number from one to another, both included.
+    /// A number from `low` to `high`, both included.
     pub(crate) fn between(&mut self, low: i32, high: i32) -> i32 {
         low + self.below((high - low + 1).unsigned_abs()) as i32
     }

@@ -10,7 +10,7 @@ use super::{Case, ORDERS, Plan, play, plotted, queue};
 use crate::figure::Figure;
 use crate::numbers::{seconds, short_seconds};
 
-/// How long the overload is looked at.
+/// The simulated time.
 const LENGTH: Duration = Duration::from_secs(200);
 
 pub(super) fn figures(plan: &Plan) -> Vec<Figure> {
@@ -113,7 +113,8 @@ fn panels(digests: &[Digest]) -> Vec<Panel> {
     ]
 }
 
-/// The mean of those sent in each second: 0 until the last byte, 1 until the first.
+/// For each second, the mean over the responses that ended in it: the time to the last byte (`which` 0) or to
+/// the first (1).
 pub(super) fn over_time(digests: &[Digest], which: usize, length: Duration) -> Vec<Curve> {
     let curve = |digest: &Digest| {
         let within = digest.over_time.iter().take(length.as_secs() as usize).enumerate();

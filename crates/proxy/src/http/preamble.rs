@@ -22,7 +22,8 @@ const TEXT_MIN: usize = 15;
 /// The longest text, with the end of its line.
 const TEXT_MAX: usize = 107;
 
-/// Reads a preamble. `None`: the balancer connects for itself, or doesn't know the client.
+/// Reads a preamble and returns the client's address. `None` if the balancer connects on its own account, or
+/// doesn't know the client.
 ///
 /// # Errors
 /// If the first bytes are no preamble.
@@ -33,14 +34,14 @@ pub(crate) async fn read(socket: &mut (impl AsyncRead + Unpin)) -> io::Result<Op
         bytes.push(socket.read_u8().await?);
         let length = usize::from(u16::from_be_bytes([bytes[BINARY_MIN - 2], bytes[BINARY_MIN - 1]]));
         if length > BINARY_MAX {
-            return Err(none("it is too long"));
+            return Err(none("it is longer than allowed"));
         }
         bytes.resize(BINARY_MIN + length, 0);
         socket.read_exact(&mut bytes[BINARY_MIN..]).await?;
     } else {
         while !bytes.ends_with(b"\r\n") {
             if bytes.len() >= TEXT_MAX || !bytes.starts_with(b"PROXY ") {
-                return Err(none("it has none"));
+                return Err(none("the first bytes are none"));
             }
             bytes.push(socket.read_u8().await?);
         }
@@ -66,7 +67,7 @@ fn address(bytes: &[u8]) -> io::Result<Option<IpAddr>> {
 }
 
 fn none(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("a connection without a PROXY preamble: {why}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("a connection without a valid PROXY preamble: {why}"))
 }
 
 #[cfg(test)]
@@ -97,7 +98,7 @@ mod tests {
         assert_eq!(heard(&binary(1, 0x21, &ends)).await.unwrap(), Some(six));
         let ends = [192, 0, 2, 7, 10, 0, 0, 1, 1, 2, 3, 4];
         assert_eq!(heard(&binary(1, 0x11, &ends)).await.unwrap(), Some(four));
-        // For itself: a health check.
+        // The command LOCAL: the balancer's own health check.
         assert_eq!(heard(&binary(0, 0x00, &[])).await.unwrap(), None);
     }
 

@@ -1,5 +1,4 @@
-//! From a statement to what it means for its session once it has succeeded: an [`Effect`] for the session's
-//! book.
+//! What a statement changes in its session once it has succeeded: an [`Effect`] for the session's book.
 
 use bytes::Bytes;
 use wire::sql::lexer::{Lexer, Token, TokenKind};
@@ -8,14 +7,15 @@ use wire::sql::{Dialect, Effects, Pins};
 
 use super::book::{Act, Change, Effect};
 
-/// `SET SESSION CHARACTERISTICS AS TRANSACTION …` goes by this name; it sets up to three settings.
+/// The name under which the parser reports `SET SESSION CHARACTERISTICS AS TRANSACTION …`, which sets up to
+/// three settings.
 const CHARACTERISTICS: &[u8] = b"session characteristics";
-/// Settings of one transaction, whatever SET says; nothing of them is left behind.
+/// Settings that SET changes for the current transaction only, so nothing is carried.
 const OF_TRANSACTION: [&str; 3] =
     ["transaction_deferrable", "transaction_isolation", "transaction_read_only"];
-/// Settings that are pins, not settings to carry.
+/// Settings that pin the session instead of being carried.
 const PINNING: [&str; 3] = ["role", "seed", "session_authorization"];
-/// Older names that servers still know, with the name that counts.
+/// Older names that servers still accept, each with today's name.
 const ALIASES: [(&str, &str); 3] = [
     ("debug_parallel_query", "force_parallel_mode"),
     ("sort_mem", "work_mem"),
@@ -24,7 +24,7 @@ const ALIASES: [(&str, &str); 3] = [
 /// The schema of temporary objects. Named in the search path, it makes every CREATE a temporary one.
 const TEMPORARY: &[u8] = b"pg_temp";
 
-/// What a statement means for its session once it has succeeded.
+/// What a statement changes in its session once it has succeeded.
 pub(crate) fn effect(statement: &Statement<'_>) -> Effect {
     let bytes = |name: &[u8]| Bytes::copy_from_slice(name);
     let mut leaves = statement.effects;
@@ -88,7 +88,7 @@ fn mentions_temporary(text: &[u8]) -> bool {
 
 /// The words of a statement, comments and punctuation left out.
 fn words(text: &[u8]) -> impl Iterator<Item = Token> {
-    // How a backslash is read matters to no caller: none asks for what is behind a literal.
+    // Either reading of backslashes will do: no caller looks at what follows a literal.
     let mut lexer = Lexer::new(text, Dialect::Postgres { standard_strings: true });
     let tokens = std::iter::from_fn(move || lexer.next_token().ok().flatten());
     tokens.filter(|token| !matches!(token.kind, TokenKind::Comment | TokenKind::Semicolon))

@@ -1,15 +1,16 @@
-//! A server connection brought to the settings of the session that gets it.
+//! Brings a server connection to the settings of the session that gets it.
 //!
-//! The difference is made up in as few messages as can be, each of which the server does whole or not at all:
+//! Only the settings that differ are sent, in as few messages as possible. The server executes each message
+//! whole or not at all:
 //!
-//! 1. time-outs that another session left are lifted, so that nothing that follows is cut short by them;
-//! 2. the encoding is set in a message of its own where texts beyond ASCII follow: the server reads a
-//!    message in the encoding that held when the message came;
+//! 1. time-outs that another session left are reset, so that they cut no later message short;
+//! 2. the encoding is set in a message of its own where texts beyond ASCII follow: the server reads a message
+//!    in the encoding that held when the message came;
 //! 3. all else, in the order in which the client set it, because one setting may be read by another (a text
 //!    search configuration by the search path). Time-outs come last.
 //!
-//! A setting that the server refuses has no place in the session any more ([`Refused`]): the client gets
-//! the server's error once, and the connection, whose settings are known as before, goes back to its pool.
+//! The session drops a setting that the server refuses ([`Refused`]). The client gets the server's error
+//! once. The connection goes back to its pool, because its settings are known: they are as before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +21,21 @@ use super::query_error::QueryError;
 use super::server::Server;
 use super::settings::{CARRIED_ENCODING, ServerState, SessionSettings};
 
-/// Ends a statement of a client's among others: the text may end with a comment, which goes on to the end
-/// of the line.
+/// Ends a client's statement within a longer text. The newline ends a comment at the end of the statement.
 const END: &str = "\n;";
 /// Settings that may cut a statement or a transaction short.
 const TIMEOUTS: [&str; 3] = ["lock_timeout", "statement_timeout", "transaction_timeout"];
-/// How often time-outs are lifted before it is given up: a time-out of a millisecond may cut that short, too.
+/// How often the gate tries to reset time-outs: a time-out of a millisecond may cancel the reset itself.
 const LIFTS_MAX: usize = 16;
 /// The SQLSTATE of a statement that was canceled or timed out.
 const CANCELED: &str = "57014";
 
-/// What is to be said to a connection, in order.
+/// The statements that are sent to a connection, in the order of the fields.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     lift: String,
     encoding: Option<String>,
-    /// Statements with the settings that they are about.
+    /// The name of each setting, and the statement that sets it.
     statements: Vec<(String, String)>,
     last_encoding: Option<String>,
 }
@@ -48,8 +48,8 @@ pub(super) struct Refused {
     pub(super) setting: Option<String>,
 }
 
-/// What brings a connection to the session's settings; `None` if it has them. With `reported_only` the
-/// others are left alone, which are the connection's own.
+/// The plan that brings a connection to the session's settings; `None` if it has them. With `reported_only`
+/// only settings that the server reports are changed.
 pub(super) fn plan(
     session: &SessionSettings,
     server: (&Parameters, &ServerState),
@@ -87,7 +87,7 @@ impl Plan {
         let is_timeout = |setting: &&Setting| TIMEOUTS.contains(&setting.name.as_str());
         theirs.iter().filter(is_timeout).for_each(|setting| self.lift.push_str(&reset(&setting.name)));
         for setting in theirs.iter().filter(|it| !is_timeout(it) && find(ours, &it.name).is_none()) {
-            // What is reported now is no text of a session's.
+            // The server reports this setting by now: the list of reported settings covers it.
             if parameters.get(&setting.name).is_none() {
                 self.statements.push((setting.name.clone(), reset(&setting.name)));
             }
@@ -96,7 +96,7 @@ impl Plan {
         for setting in first.into_iter().chain(last) {
             let is_there =
                 find(theirs, &setting.name).is_some_and(|index| theirs[index].text == setting.text);
-            // Found by a search path that may have changed.
+            // The server finds this value by the search path, which may have changed.
             if !is_there || is_timeout(&setting) || setting.name == DEPENDENT {
                 let text = String::from_utf8_lossy(&setting.text);
                 self.statements.push((setting.name.clone(), format!("{text}{END}")));
@@ -120,20 +120,19 @@ impl Plan {
         }
     }
 
-    /// The carried settings that it sets.
+    /// The carried settings that the plan sets.
     pub(super) fn carried(&self) -> Mask {
         masks(self.statements.iter().map(|(name, _)| &**name))
     }
 
-    /// Every text that is said.
+    /// Every text that is sent.
     #[cfg(feature = "garbage")]
     pub(super) fn texts(&self) -> impl Iterator<Item = &String> {
         let statements = self.statements.iter().map(|(_, sql)| sql);
         std::iter::once(&self.lift).chain(&self.encoding).chain(statements).chain(&self.last_encoding)
     }
 
-    /// Sends what the connection lacks. Not cancel-safe: a connection on which it was given up in the midst
-    /// must be closed.
+    /// Sends the plan. Not cancel-safe: if the future is dropped midway, the connection must be closed.
     pub(super) async fn carry_out(
         self,
         server: &mut Server,
@@ -166,8 +165,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Says what is about reported settings within the open transaction, and leaves its unnamed portal. Not
-    /// cancel-safe either.
+    /// Sends the statements for reported settings within the open transaction, without touching its unnamed
+    /// portal. Not cancel-safe: if the future is dropped midway, the connection must be closed.
     pub(super) async fn carry_out_within(self, server: &mut Server, limit: Duration) -> Result<(), Refused> {
         let settings = self.statements.iter().map(|(name, sql)| (Some(name), sql));
         let first = self.encoding.iter().map(|sql| (None, sql));
@@ -199,9 +198,10 @@ async fn lift(server: &mut Server, sql: &str, limit: Duration) -> Result<(), Que
     Ok(())
 }
 
-/// A setting with its value as reported. SET takes no snapshot, so that SET TRANSACTION may still follow
-/// it; a list of names in one literal would be one name. `E''` would change with
-/// `standard_conforming_strings`: a backslash is doubled only where it would be an escape.
+/// The statement that sets a setting to its reported value. SET takes no snapshot, so SET TRANSACTION may
+/// still follow. `search_path` needs `set_config`: SET would read the list in one literal as one name. A
+/// value with a backslash is written as `E'…'`, whose meaning doesn't depend on
+/// `standard_conforming_strings`.
 fn set(name: &str, value: &str) -> String {
     let value = value.replace('\'', "''");
     let literal = if value.contains('\\') {

@@ -15,12 +15,12 @@ use super::verifier::{Name, Verifier};
 use super::{File, FileFault, HTTP, HTTP_1, PROTOCOL, Upstream, UpstreamMode, files, provider};
 use crate::stream::{Encrypted, Stream};
 
-/// Makes handshakes with the server, with what the files held when it was made. New files make a new one.
+/// Makes handshakes with the server. The files are read once; a reload makes a new connector.
 pub struct Connector {
     mode: UpstreamMode,
     config: Arc<ClientConfig>,
-    /// The configuration for a connection that is to be upgraded to another protocol, which HTTP/2
-    /// connections aren't.
+    /// The configuration for a connection that will be upgraded to another protocol: it offers no HTTP/2,
+    /// whose connections can't be upgraded.
     upgrading: Arc<ClientConfig>,
 }
 
@@ -51,7 +51,7 @@ impl Connector {
         Ok(Self { mode: settings.mode, config, upgrading: Arc::new(upgrading) })
     }
 
-    /// What is asked of the server.
+    /// How much TLS is demanded of the server.
     pub(crate) fn mode(&self) -> UpstreamMode {
         self.mode
     }
@@ -115,7 +115,7 @@ fn read(settings: &Upstream, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, F
     let provider = provider();
     let algorithms = provider.signature_verification_algorithms;
     let verifier = match &settings.ca {
-        // Such a connection keeps out an attacker who only listens.
+        // Without an authority the certificate isn't verified: that stops eavesdroppers only.
         None => Verifier::lenient(algorithms),
         Some(path) => {
             let name = if settings.mode == UpstreamMode::VerifyFull { Name::Verified } else { Name::Ignored };

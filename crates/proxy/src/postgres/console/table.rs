@@ -1,14 +1,14 @@
-//! Tables of the console as PostgreSQL's protocol has them, in its text format and in its binary one.
+//! Tables of the console as messages of PostgreSQL's protocol, in its text format and in its binary one.
 
 use bytes::{BufMut, BytesMut};
 
 use crate::console::table::{Cell, Column, Kind};
 
-/// The object identifiers of the types.
+/// The object identifiers of PostgreSQL's types `text` and `int8`.
 const TEXT_OID: i32 = 25;
 const INT8_OID: i32 = 20;
 
-/// How a client wants values.
+/// The format in which a client wants the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Text,
@@ -22,7 +22,7 @@ pub(crate) fn describe(columns: &[Column], format: impl Fn(usize) -> Format, out
         for (index, (name, kind)) in columns.iter().enumerate() {
             body.put_slice(name.as_bytes());
             body.put_u8(0);
-            // Of no table.
+            // The column belongs to no table.
             body.put_i32(0);
             body.put_i16(0);
             let (oid, size) = match kind {

@@ -1,11 +1,11 @@
-//! The client's copy data: within a COPY, and before the server has asked for them.
+//! The client's copy data: within a COPY, and sent early, before the server has asked for data.
 //!
 //! # A Sync within a COPY
 //!
-//! The server ignores a Sync that it reads while it awaits copy data, and answers one that it finds behind
-//! data with an error. Which of both became of a Sync can't be told from outside. So it goes to the server in
-//! its order; if the COPY fails, the gate asks: a Sync, a message that fails, and another Sync. Each
-//! ReadyForQuery before that error, but one, answers a Sync of the client's.
+//! The server ignores a Sync that it reads while it awaits copy data. If the COPY has failed before the
+//! server reads the Sync, the server answers it. The gate can't see which happened, so it passes the Sync on.
+//! If the COPY fails, the gate sends a Sync, a message that fails, and another Sync. Of the ReadyForQuery
+//! messages before that error one answers the gate's Sync; each other one answers a Sync of the client's.
 
 use bytes::BytesMut;
 use wire::postgres::backend::{self, Status};
@@ -98,7 +98,8 @@ impl Exchange {
         }
     }
 
-    /// An answer to that, if the server's message is one; the last tells how many of the client's were.
+    /// Takes a message of the server as an answer to [`Self::ask_for_syncs`], and says whether it was one.
+    /// The last answer tells how many Syncs of the client's were answered.
     pub(super) fn answered_syncs(&mut self, ready: Option<Status>, client: &mut BytesMut) -> bool {
         let Some(Step::CopySyncs { answers, is_batch }) = self.steps.front_mut() else { return false };
         match ready {

@@ -59,8 +59,8 @@ const PLACE: &[Field] = &[
         form: Form::Any,
         takes: "1 to 10000; for PostgreSQL also `\"auto\"`, which is 72 in a scenario",
         default: Each("\"auto\"", "20", "200"),
-        doc: "For a database the budget of server connections of the whole gate, over all users and databases. For HTTP the most requests in the service at once, over all endpoints. A client that waits holds none. `\"auto\"` asks the server: of the free connections a quarter and at least 3 stay free, and the gate has the rest (1,000 at most). It follows as others come and go, and keeps the limits of roles and databases ([how](../guide/operations.md#how-many-connections)). With PostgreSQL up to four more connections prepare statements for pools with more clients than connections.",
-        reason: "Too few connections make requests wait although the server is idle: 20 before 64 cores took a thousand times as long as no gate. One too many costs little, because `capacity` finds how many requests may be in flight. A number must stay below the server's `max_connections` (100 by default) less what others use. With HTTP set it to what your application serves at once (processes times threads), so that requests wait in the gate.",
+        doc: "For a database the budget of server connections of the whole gate, over all users and databases. For HTTP the most requests in the service at once, over all endpoints. A client that waits holds none. `\"auto\"` asks the server: of the free connections a quarter and at least 3 stay free, and the gate has the rest (1,000 at most). ([More](../guide/operations.md#how-many-connections).) With PostgreSQL up to four more connections prepare statements.",
+        reason: "Too few make requests wait although the server is idle; one too many costs little, because `capacity` finds how many requests may be in flight. A number must stay below the server's `max_connections` (100 by default) less what others use. With HTTP set it to what your application serves at once (processes times threads).",
         reloadable: true,
     },
 ];
@@ -127,7 +127,7 @@ const CONNECTIONS: &[Field] = &[
         takes: "a path; for HTTP also a list of paths",
         default: Derived("none"),
         doc: "The gate's certificate for clients: a PEM file, followed by the intermediate certificates. Of several each client gets the first for the name that it asks for (SNI), or the first of all. Read again on reload.",
-        reason: "It can't be guessed. Channel binding works through a gate that relays logins only with the server's own certificate and key. A gate that authenticates clients binds to any certificate with a hash in its signature (not Ed25519).",
+        reason: "Channel binding works through a gate that relays logins only with the server's own certificate and key. A gate that authenticates clients binds to any certificate but Ed25519's.",
         reloadable: true,
     },
     Field {
@@ -155,7 +155,7 @@ const CONNECTIONS: &[Field] = &[
         default: Derived(
             "`\"verify-full\"` with an `upstream_tls_ca`; else `\"disable\"` for a server on this machine and for HTTP, and `\"prefer\"` for any other; an `https://` upstream must be told one of both keys",
         ),
-        doc: "TLS with the server, with the meaning of libpq's `sslmode` (for HTTP `\"disable\"`, `\"require\"`, `\"verify-ca\"` or `\"verify-full\"`). `require` keeps out an attacker who listens; only `verify-full` keeps out one who can change packets. A login by SCRAM is not relayed from a client with TLS to a server with TLS, unless the client has `channel_binding=disable` or the gate has the server's certificate.",
+        doc: "TLS with the server, with the meaning of libpq's `sslmode` (for HTTP `\"disable\"`, `\"require\"`, `\"verify-ca\"` or `\"verify-full\"`). `require` keeps out an attacker who listens; only `verify-full` keeps out one who can change packets. SCRAM with TLS on both sides [needs more](../guide/operations.md#tls).",
         reason: "libpq's own default, except where the bytes don't leave the machine.",
         reloadable: true,
     },
@@ -201,7 +201,7 @@ const CONNECTIONS: &[Field] = &[
         takes: "an absolute path, or `\"none\"`",
         default: Value("\"none\""),
         doc: "A file that keeps across restarts what was learned of request types, and the shares that goals of classes have found. It holds shapes of statements and paths, never a literal. It is written every minute and at the end. A file that can't be used is put aside with a warning.",
-        reason: "The operator decides where a service may write (with systemd: `StateDirectory=gatekeeper` and a file in `/var/lib/gatekeeper`). Without it a restarted gate learns anew, one request of each type at a time.",
+        reason: "The operator decides where a service may write. Without it a restarted gate learns anew, one request of each type at a time.",
         reloadable: false,
     },
     Field {

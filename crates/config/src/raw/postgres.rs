@@ -184,7 +184,7 @@ pub const POSTGRES: &[Field] = &[
         takes: "`\"disable\"`, `\"prefer\"` or `\"require\"`",
         default: Value("\"prefer\""),
         doc: "Whether the gate's own logins to the server (with any `auth` but `\"relay\"`) are bound to their TLS channel, as libpq's `channel_binding`: never, where the server offers it, or always. `\"prefer\"` also detects an attacker who removes the server's offer on the way.",
-        reason: "It costs nothing, and detects an attacker in the middle even without an authority. Set `\"disable\"` where TLS ends between gate and server (another pooler, a load balancer): such logins fail.",
+        reason: "It costs nothing. Set `\"disable\"` where TLS ends between gate and server (another pooler, a load balancer).",
         reloadable: true,
     },
     Field {
@@ -192,7 +192,7 @@ pub const POSTGRES: &[Field] = &[
         form: Form::Any,
         takes: "a boolean",
         default: Value("false"),
-        doc: "Where the server runs on the gate's machine: whether a long read gets less of the processor while it runs. Its server process moves to a control group `gatekeeper-low` of a sixteenth of the ordinary weight (version 1 `cpu.shares`, version 2 `cpu.weight`), or gets `nice` 19 where there are no groups, and comes back at its end. Only one SELECT of the long lane or of a class in the background, outside a transaction, that calls nothing but functions known to compute: what writes or holds locks never waits. The gate needs the right to move the server's processes; without it the log says so once, and nothing changes.",
+        doc: "Where the server runs on the gate's machine: whether a long read gets less of the processor while it runs. Its server process moves to a control group `gatekeeper-low` of a sixteenth of the ordinary weight, or gets `nice` 19 where there are no groups, until it ends. Only a SELECT of the long lane or the background, outside a transaction, that calls nothing but functions known to compute: what writes or holds locks never waits. The gate needs the right to move the server's processes; else the log says so.",
         reason: "It takes rights that a proxy doesn't need otherwise.",
         reloadable: true,
     },

@@ -50,8 +50,8 @@ pub(crate) const SCENARIO: &[Field] = &[
         "end",
         "`\"drained\"` or `\"cut\"`",
         Value("\"drained\""),
-        "Whether the requests that are left at the end are served, or cut off.",
-        "Cut off, the longest would be missing from the means; cut where draining would take too long.",
+        "Whether the requests that are left at the end are served.",
+        "Cut off, the longest would be missing from the means.",
     ),
     field(
         "in_time",
@@ -132,7 +132,7 @@ pub(crate) const SWEEP: &[Field] = &[
         "clients",
         "a list of numbers from 1 to 1000000: `[50, 100, 200]`",
         Derived("none"),
-        "How many clients there are in all, for sources with `arrivals = \"closed\"`; several share them in the proportion of their `clients`.",
+        "How many clients there are in all, for sources with `arrivals = \"closed\"`, which share them by their `clients`.",
         "",
     ),
     field(
@@ -166,21 +166,21 @@ pub(crate) const GOAL: &[Field] = &[
         "mean_of_fixed",
         "a number",
         Derived("no such goal"),
-        "The largest mean over all requests, as a multiple of the mean with the gate that is named `fixed`.",
+        "The largest mean over all requests, as a multiple of that with the gate `fixed`.",
         "A gate should find what a search by hand finds.",
     ),
     field(
         "served_of_ungated",
         "a number",
         Derived("no such goal"),
-        "The fewest answers per second, as a part of the answers without a gate.",
-        "A gate that lets in too few requests gives fewer answers.",
+        "The fewest answers per second, as a part of those without a gate.",
+        "",
     ),
     field(
         "served_of_fixed",
         "a number",
         Derived("no such goal"),
-        "The fewest answers per second, as a part of the answers of the gate that is named `fixed`.",
+        "The fewest answers per second, as a part of those of the gate `fixed`.",
         "With 0.97 the gate has found the best number.",
     ),
     field(
@@ -228,7 +228,7 @@ pub(crate) const SOURCE: &[Field] = &[
         "arrivals",
         "`\"poisson\"`, `\"regular\"`, `\"on-off\"`, `\"closed\"` or `\"replay\"`",
         Value("\"poisson\""),
-        "How requests come. Closed: each of `clients` thinks, sends, and waits for the answer. All others are open: requests come whether or not earlier ones were answered.",
+        "How requests come. Closed: each of `clients` thinks, sends, and waits for the answer. All others are open.",
         "Many independent callers look like that.",
     ),
     field(
@@ -282,7 +282,7 @@ pub(crate) const SOURCE: &[Field] = &[
         "sessions",
         "a table: `{ first = \"home\", lasts = \"exponential 15m\", next = { home = { search = 2, home = 1 }, … } }`, or a file with these three keys, relative to this one",
         Derived("none: each request is drawn from `mix`"),
-        "A closed loop whose next request depends on the last: for each type the weights of those that may follow. A session begins with `first`, and again after `lasts` (never, if that is left out). With `stays = true` a client without an answer stays where it was; else it goes on as if it had got one.",
+        "A closed loop whose next request depends on the last: for each type the weights of those that may follow. A session begins with `first`, and again after `lasts`, if that is set. With `stays = true` a client without an answer stays where it was.",
         "Clients that go from page to page aren't independent draws.",
     ),
     field(
@@ -474,7 +474,7 @@ pub(crate) const UPSTREAM: &[Field] = &[
         "conflicts",
         "points: `[[2, 0.3], [5, 0.6]]`",
         Value("[]"),
-        "The part of the requests that end as conflicts (deadlocks, serialization failures), by the number in flight; straight lines between the points. A client hears of a conflict when the request ends, and tries again at once.",
+        "The part of the requests that end as conflicts, by the number in flight; straight lines between the points. A client hears of a conflict when the request ends, and tries again at once.",
         "",
     ),
 ];

@@ -136,7 +136,7 @@ pub const HTTP: &[Field] = &[
         form: Form::Text,
         takes: "a list of networks, as `[\"10.0.0.0/8\", \"::1\"]` or `\"10.0.0.0/8, ::1\"`",
         default: Value("[]"),
-        doc: "The proxies that may name their client. From all others the gate removes `X-Forwarded-For`, `-Proto`, `-Host` and `Forwarded`. It adds its own values in any case, to `Forwarded` only if that is there. `X-Forwarded-Port`, `-Prefix` and `-Server`, `X-Real-IP`, `True-Client-IP`, `CF-Connecting-IP`, `X-Client-IP` and `X-Original-URL` pass: a service that believes one of these needs a proxy in front that sets it. Clients on a Unix socket are trusted.",
+        doc: "The proxies that may name their client. From all others the gate removes `X-Forwarded-For`, `-Proto`, `-Host` and `Forwarded`. It adds its own values in any case, to `Forwarded` only if that is there. Other spellings, such as `X_Forwarded_For`, are always removed. `X-Forwarded-Port`, `-Prefix` and `-Server`, `X-Real-IP`, `True-Client-IP`, `CF-Connecting-IP`, `X-Client-IP` and `X-Original-URL` pass: a service that believes one of these needs a proxy in front that sets it. Clients on a Unix socket are trusted.",
         reason: "Anybody can write these fields; the service believes them.",
         reloadable: true,
     },

@@ -13,7 +13,7 @@ pub(super) const CLASS: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["class"],
-        help: "The weight in force of a service class; absent where there is but one class, and in the background",
+        help: "The weight in force of a service class; absent with one class, and in the background",
         read: |gate, out| {
             let weighed = gate.classes.iter().filter(|(_, class)| class.turns != Turns::Background);
             weighed.into_iter().try_for_each(|(name, class)| out.gauge(&[name], class.weight.as_f64()))
@@ -24,7 +24,7 @@ pub(super) const CLASS: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["class"],
-        help: "What was observed of a class over its goal: above 1 a delay is missed, below 1 a throughput; NaN while too little was observed, absent without a goal",
+        help: "What was observed of a class over its goal: above 1 a delay is missed, below 1 a throughput; NaN while too little was observed",
         read: |gate, out| {
             let ratio = |class: &ClassSnapshot| {
                 let goal = class.goal?;

@@ -16,7 +16,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["mode"],
-        help: "Always 1; with mode observe ends and upstream times of requests are real, and all else is what would have been decided",
+        help: "Always 1; with mode observe ends and upstream times are real, all else is what would have been decided",
         read: |gate, out| out.gauge(&[gate.mode], 1.0),
     },
     Metric {
@@ -24,7 +24,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &["outcome"],
-        help: "Requests that ended: success, failure, conflict (a failure because of others in flight: a deadlock, a serialization failure) or canceled upstream; rejected by the gate; left the queue by themselves",
+        help: "Requests that ended: success, failure, conflict (a deadlock or serialization failure) or canceled upstream; rejected by the gate; left the queue by themselves",
         read: |gate, out| outcomes(&gate.totals.counts, &[], out),
     },
     Metric {
@@ -98,7 +98,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "The most requests that may be in flight, where a controller finds the number (capacity); absent without a controller",
+        help: "The most requests that may be in flight, where a controller finds the number; absent without one",
         read: |gate, out| match gate.snapshot.capacity_found {
             Some(capacity) => out.gauge(&[], f64::from(capacity)),
             None => Ok(()),
@@ -139,7 +139,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &[],
-        help: "How often the service answered nothing for 5 s or more, while requests of known types were in flight",
+        help: "How often the service answered nothing for 5 s or more while requests were in flight",
         read: |gate, out| out.counter(&[], gate.totals.stalls),
     },
     Metric {
@@ -147,7 +147,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "The probability with which a request is refused on arrival, where chance decides; absent elsewhere",
+        help: "The probability with which a request is refused on arrival, where chance decides",
         read: |gate, out| match gate.snapshot.refusing.probability {
             Some(probability) => out.gauge(&[], probability),
             None => Ok(()),
@@ -169,7 +169,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "The most requests that may wait or be in flight, to hold a target; types with targets of their own aren't counted; +Inf while none limits them",
+        help: "The most requests that may wait or be in flight, to hold a target; types with targets of their own aren't counted; +Inf without a limit",
         read: |gate, out| out.gauge(&[], gate.snapshot.refusing.bound.unwrap_or(f64::INFINITY)),
     },
     Metric {
@@ -185,7 +185,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::Yes,
         kind: Kind::Gauge,
         labels: &[],
-        help: "The time in which the queue will drain, from a second to a minute: the pause that refusals advise",
+        help: "The pause that refusals advise: the time in which the queue will drain",
         read: |gate, out| out.gauge(&[], gate.snapshot.retry_after.as_secs_f64()),
     },
     Metric {
@@ -193,7 +193,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["group"],
-        help: "The most requests in flight of a group of types that contend with one another; absent without one. A group's number is never used twice, and there are at most 8 at a time",
+        help: "The most requests in flight of a group of types that contend with one another; at most 8 groups at a time",
         read: |gate, out| groups(gate, out, |group| f64::from(group.most)),
     },
     Metric {
@@ -332,7 +332,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "Clients whose connections carry short and long requests, as those of an application's pool do (PostgreSQL)",
+        help: "Clients whose connections carry short and long requests, as those of a pool do (PostgreSQL)",
         read: |gate, out| out.gauge(&[], f64::from(gate.snapshot.mixing)),
     },
     Metric {
@@ -381,7 +381,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "New connections that the kernel keeps before it turns others away, while the gate is or was lately late or newcomers wait all the time; +Inf else",
+        help: "New connections that the kernel keeps before it turns others away, while the gate is late or newcomers wait all the time; +Inf else",
         read: |gate, out| match gate.lateness {
             Some(lateness) => out.gauge(&[], lateness.backlog.map_or(f64::INFINITY, f64::from)),
             None => Ok(()),
@@ -449,7 +449,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &["reason"],
-        help: "Requests over HTTP that the gate answered by itself, beside those that it refused for others: late; memory (no room, memory_max); bad_request (not one to pass on, or no request); body_timeout; upstream (no response could be had); upstream_timeout; shutdown",
+        help: "Requests over HTTP that the gate answered by itself, beside refusals for others: late; memory (memory_max); bad_request; body_timeout; upstream (no response could be had); upstream_timeout; shutdown",
         read: |gate, out| {
             gate.own_answers.iter().try_for_each(|(reason, count)| out.counter(&[reason], *count))
         },
@@ -471,7 +471,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &["reason"],
-        help: "Failed logins, for three of the reasons: denied by the gate's own authentication (wrong password, unknown user); limited, because of too many failures of the address; timeout",
+        help: "Failed logins by three reasons: denied by the gate's own authentication; limited, because of too many failures of the address; timeout",
         read: |gate, out| {
             out.counter(&["denied"], gate.clients.denied)?;
             out.counter(&["limited"], gate.clients.limited)?;

@@ -26,7 +26,7 @@ pub(super) const POOL: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "With connections = \"auto\": the server connections that others than this gate held at the last look; NaN until it was asked",
+        help: "With connections = \"auto\": the server connections that others held at the last look; NaN until it was asked",
         read: |gate, out| out.told(gate.ceiling.as_ref().map(|it| it.others)),
     },
     Metric {
@@ -73,7 +73,7 @@ pub(super) const POOL: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &["user", "database", "how"],
-        help: "Server connections that went to another session, by pool: reset, for any session (MySQL: COM_RESET_CONNECTION, also at a connection's start; PostgreSQL: DISCARD ALL behind a session that kept it); unreset (PostgreSQL: with settings only)",
+        help: "Server connections that went to another session, by pool: reset (MySQL: COM_RESET_CONNECTION; PostgreSQL: DISCARD ALL behind a session that kept it); unreset (PostgreSQL: with settings only)",
         read: |gate, out| {
             let counted = gate.pools.iter().filter_map(|pool| Some((pool, pool.session_changes?)));
             counted.into_iter().try_for_each(|(PoolView { user, database, .. }, session_changes)| {

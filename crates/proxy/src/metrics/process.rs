@@ -39,7 +39,7 @@ pub(super) const PROCESS: &[Metric<ProcessScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &["outcome"],
-        help: "How often the configuration was read again: success, or failure, which changes nothing",
+        help: "How often the configuration was read again: success, or failure",
         read: |process, out| {
             out.counter(&["success"], process.reloads.succeeded)?;
             out.counter(&["failure"], process.reloads.failed)
@@ -50,7 +50,7 @@ pub(super) const PROCESS: &[Metric<ProcessScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "0 if the last reload found errors, so that the configuration in force isn't the file's; else 1",
+        help: "0 if the last reload found errors; else 1",
         read: |process, out| out.gauge(&[], f64::from(u8::from(!process.reloads.failed_last))),
     },
     Metric {

@@ -247,7 +247,7 @@ fn logins_are_one_request_type_whatever_databases_they_name() {
         let socket = std::os::unix::net::UnixStream::connect(stage.socket()).unwrap();
         let secret = Secret::Password(stage.server.password());
         let mut session = Session::login_over(socket, (stage.server.user(), secret), capabilities()).unwrap();
-        session.change_user_in(stage.server.user(), secret, database)
+        session.change_user_in(stage.server.user(), secret, (database, 45))
     };
     for database in ["nowhere_one", "nowhere_two", "nowhere_three"] {
         assert_eq!(login(database).unwrap_err().code, 1049);

@@ -400,6 +400,63 @@ fn a_refusal_within_a_transaction_leaves_it_open() {
 }
 
 #[test]
+fn a_change_of_user_sets_a_collation_whatever_its_number() {
+    let stage = Stage::start(&["connections = 1"], "");
+    let secret = Secret::Password(stage.server.password());
+    let asked = "SELECT @@character_set_client, @@collation_connection, @@character_set_results";
+    // utf8mb4_croatian_ci, utf8mb3_general_nopad_ci, utf8mb3_uca1400_ai_ci, and back.
+    for collation in [608, 1_057, 2_048, 8] {
+        let heard = [stage.client(), stage.direct()].map(|mut session| {
+            session.change_user_in(stage.server.user(), secret, ("witness", collation)).unwrap();
+            // Another session takes the connection, and the first gets one anew.
+            stage.client().query("SELECT 1");
+            let before = session.query(asked).rows();
+            session.command(&Command::ResetConnection).ok(capabilities());
+            [before, session.query(asked).rows()]
+        });
+        assert_eq!(heard[0], heard[1], "{collation}");
+    }
+}
+
+#[test]
+fn whether_several_statements_are_allowed_outlasts_a_reset_and_a_change_of_user() {
+    let stage = Stage::start(&["connections = 1", "pinned_max = 1"], "");
+    let secret = Secret::Password(stage.server.password());
+    let heard = [stage.client(), stage.direct()].map(|mut session| {
+        let mut told = Vec::new();
+        for option in [1, 0] {
+            session.command(&Command::SetOption { option });
+            told.push(session.query("SELECT 1; SELECT 2").messages.len());
+            session.command(&Command::ResetConnection).ok(capabilities());
+            told.push(session.query("SELECT 1; SELECT 2").messages.len());
+            session.change_user(stage.server.user(), secret).unwrap();
+            told.push(session.query("SELECT 1; SELECT 2").messages.len());
+        }
+        told
+    });
+    assert_eq!(heard[0], heard[1]);
+    assert_eq!(stage.client().query("SELECT 1; SELECT 2").messages.len(), heard[0][3], "no other session");
+}
+
+#[test]
+fn in_oracles_mode_a_begin_begins_a_block() {
+    let stage = one();
+    let heard = [stage.client(), stage.direct()].map(|mut session| {
+        session.query("SET sql_mode = 'ORACLE'");
+        let code = session.query("BEGIN").error().code;
+        let last = session.query("BEGIN SELECT 5; END").messages.len();
+        session.query("START TRANSACTION");
+        let is_open = session.query("DO 0").ok(capabilities()).status.contains(Status::IN_TRANSACTION);
+        session.query("ROLLBACK");
+        session.query("SET sql_mode = DEFAULT");
+        let begins = session.query("BEGIN").ok(capabilities()).status.contains(Status::IN_TRANSACTION);
+        (code, last, is_open, begins)
+    });
+    assert_eq!(heard[0], heard[1]);
+    assert_eq!(heard[0].0, 1064);
+}
+
+#[test]
 fn a_statement_in_error_is_reset_also_while_its_session_holds_no_connection() {
     let stage = one();
     let heard = [stage.client(), stage.direct()].map(|mut session| {

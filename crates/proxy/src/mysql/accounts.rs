@@ -197,7 +197,8 @@ async fn ask(asked: &Asked) -> Result<Vec<Account>, Failed> {
     let mut channel = Channel::new(stream);
     let first = channel.server_message(MAX_HANDSHAKE).await?.payload;
     let Greeting::Handshake(handshake) = parse_greeting(&first)? else { return Err(refused(&first)) };
-    let key = Key { user: asked.user.clone().into_bytes(), layout: Capabilities(0), collation: UTF8MB4 };
+    let key =
+        Key { user: asked.user.clone().into_bytes(), layout: Capabilities(0), collation: u16::from(UTF8MB4) };
     let (tls, needed) = (asked.tls.as_deref(), Capabilities(0));
     let reached = Reached { way: &way, tls, channel, handshake: &handshake, needed };
     let mut server = Server::enter(reached, &key, &credential, Place::beside()).await?;

@@ -135,7 +135,7 @@ async fn connect(shared: &Shared, settings: &Settings, query: &Query) -> Result<
     let secret = settings.users.get(query.user.as_bytes());
     let credential = secret.and_then(|secret| secret.of_own()).unwrap_or(Credential::Nothing);
     let layout = Capabilities(0);
-    let key = Key { user: query.user.clone().into_bytes(), layout, collation: UTF8MB4 };
+    let key = Key { user: query.user.clone().into_bytes(), layout, collation: u16::from(UTF8MB4) };
     Server::login((shared, &shared.way()), &key, &credential, Place::beside()).await
 }
 

@@ -26,6 +26,12 @@ impl Carried {
         of(b"tx_read_only") || of(b"transaction_read_only")
     }
 
+    /// Whether a BEGIN is the beginning of a block, and of no transaction.
+    pub(super) fn is_of_oracle(&self) -> bool {
+        let modes = self.variables.get(&b"sql_mode"[..]).map_or(&[][..], Vec::as_slice);
+        modes.split(|byte| *byte == b',').any(|mode| mode == b"ORACLE")
+    }
+
     /// This state without a database.
     pub(super) fn without_database(&self) -> Self {
         Self { database: Vec::new(), ..self.clone() }

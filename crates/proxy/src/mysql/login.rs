@@ -352,7 +352,7 @@ impl Newcomer<'_> {
 }
 
 fn key(response: &Response<'_>, capabilities: Capabilities) -> server::Key {
-    let (user, collation) = (response.user.to_vec(), response.collation);
+    let (user, collation) = (response.user.to_vec(), u16::from(response.collation));
     server::Key { user, layout: capabilities & LAYOUT, collation }
 }
 

@@ -17,6 +17,15 @@ const VERSION_MIN: u32 = 50_700;
 /// The most comments of a text that are left out in turn.
 const COMMENTS_MAX: usize = 8;
 
+/// The collation of the same character set that pads texts with spaces. Those of MariaDB that don't have numbers
+/// of their own.
+pub(super) const fn padded(collation: u16) -> u16 {
+    match collation {
+        1025..2048 => collation - 1024,
+        _ => collation,
+    }
+}
+
 /// A character set whose second bytes may be ASCII.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wide {
@@ -36,8 +45,8 @@ impl Wide {
     }
 
     /// By the number of a collation.
-    pub(super) fn of_collation(collation: u8) -> Option<Self> {
-        match collation {
+    pub(super) fn of_collation(collation: u16) -> Option<Self> {
+        match padded(collation) {
             13 | 88 | 95 | 96 => Some(Self::Japanese),
             1 | 28 | 84 | 87 | 248..=250 => Some(Self::Chinese),
             _ => None,
@@ -207,6 +216,7 @@ mod tests {
         assert_eq!(pin(sql, None), None);
         assert_eq!(pin(sql, Wide::named(b"sjis")), Some(Pin::NamedLock));
         assert_eq!(pin(sql, Wide::of_collation(28)), Some(Pin::NamedLock));
+        assert_eq!(pin(sql, Wide::of_collation(1_024 + 28)), Some(Pin::NamedLock));
         // In sjis the first byte is a character by itself.
         assert_eq!(pin(b"SELECT '\xb1\x5c' , GET_LOCK('K',0) -- '", Wide::named(b"sjis")), None);
     }

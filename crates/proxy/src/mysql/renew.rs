@@ -107,13 +107,13 @@ impl Server {
         Ok(())
     }
 
-    async fn try_change_user(&mut self, credential: &Credential) -> Result<(), Failed> {
+    pub(super) async fn try_change_user(&mut self, credential: &Credential) -> Result<(), Failed> {
         self.read_due().await?;
         let change = ChangeUser {
             user: &self.key.user,
             proof: &[],
             database: &[],
-            collation: Some(u16::from(self.key.collation)),
+            collation: Some(self.key.collation),
             plugin: Some(NO_PLUGIN),
             attributes: None,
         };

@@ -22,7 +22,7 @@ use wire::mysql::scramble::{caching_sha2, ed25519, native};
 use super::Shared;
 use super::carried::{Carried, Surroundings};
 use super::channel::{Channel, Lost, MESSAGE_MAX};
-use super::greeting::{Failed, Way, encrypt, greeted, known, refused, unreachable};
+use super::greeting::{Failed, UTF8MB4, Way, encrypt, greeted, known, refused, unreachable};
 use super::left::Left;
 use super::opening::Opening;
 use super::place::Place;
@@ -52,7 +52,24 @@ pub(super) struct Key {
     pub(super) user: Vec<u8>,
     /// What changes the layout of packets, or the meaning of answers.
     pub(super) layout: Capabilities,
-    pub(super) collation: u8,
+    pub(super) collation: u16,
+}
+
+impl Key {
+    /// COM_SET_OPTION has run. No reset undoes it, so that other connections of its session are to be so, too.
+    pub(super) fn allow_several(&mut self, option: u16) {
+        let several = Capabilities::MULTI_STATEMENTS;
+        match option {
+            0 => self.layout = self.layout | several,
+            1 => self.layout = Capabilities(self.layout.0 & !several.0),
+            _ => {}
+        }
+    }
+
+    /// The collation of the login. One beyond a byte is set behind that.
+    fn collation_of_login(&self) -> u8 {
+        u8::try_from(self.collation).unwrap_or(UTF8MB4)
+    }
 }
 
 /// The session of a connection that nobody has used since its reset.
@@ -167,9 +184,8 @@ impl Server {
             | Capabilities::PROTOCOL_41
             | Capabilities::SECURE_CONNECTION
             | (handshake.capabilities & Capabilities::PLUGIN_AUTH_LENENC);
-        let mut sequence = Sequence(1);
-        channel =
-            encrypt((tls, way), channel, handshake, (capabilities, key.collation), &mut sequence).await?;
+        let (mut sequence, collation) = (Sequence(1), key.collation_of_login());
+        channel = encrypt((tls, way), channel, handshake, (capabilities, collation), &mut sequence).await?;
         let plugin = if handshake.plugin.is_empty() { native::NAME.as_bytes() } else { handshake.plugin };
         let proof = prove(credential, (plugin, &handshake.scramble));
         // A plug-in that the gate doesn't know: the server will name another, or the failure will be told
@@ -178,7 +194,7 @@ impl Server {
         let response = Response {
             capabilities,
             max_packet: MESSAGE_MAX as u32,
-            collation: key.collation,
+            collation,
             user: &key.user,
             proof: &proof,
             database: None,
@@ -191,7 +207,7 @@ impl Server {
         steps(&mut channel, key, credential, &handshake.scramble).await?;
         let peer = channel.stream.peer_address();
         let thread = Thread { id: handshake.connection, way: Way { peer, ..way.clone() } };
-        Ok(Self {
+        let mut server = Self {
             channel,
             key: key.clone(),
             capabilities,
@@ -206,7 +222,11 @@ impl Server {
             connected: SystemTime::now(),
             proved: Instant::now(),
             place,
-        })
+        };
+        if u16::from(collation) != key.collation {
+            server.try_change_user(credential).await?;
+        }
+        Ok(server)
     }
 
     /// Brings the connection to a session's state, and begins its transaction if that was put off. After a

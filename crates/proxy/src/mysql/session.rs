@@ -337,9 +337,14 @@ impl Session {
             | Command::FieldList { .. }
             | Command::ProcessInfo
             | Command::Debug => self.execute(&Analysis::named("command"), whole, due).await,
-            Command::SetOption { .. } => {
-                let analysis = Analysis { pin: Some(Pin::Other), ..Analysis::named("command") };
-                self.execute(&analysis, whole, due).await
+            Command::SetOption { option } => {
+                let (analysis, before) = (Analysis::named("command"), self.at.commands);
+                let analysis = Analysis { pin: Some(Pin::Other), ..analysis };
+                let flow = self.execute(&analysis, whole, due).await?;
+                if self.at.commands != before {
+                    self.key.allow_several(option);
+                }
+                Ok(flow)
             }
             Command::ProcessKill { connection } => {
                 self.kill(Kill { id: u64::from(connection), connection: true, soft: false }, due).await
@@ -357,7 +362,9 @@ impl Session {
     fn read(&self, sql: &[u8]) -> Analysis {
         let set = self.carried.variables.get(&b"character_set_client"[..]);
         let wide = set.map_or_else(|| Wide::of_collation(self.key.collation), |name| Wide::named(name));
-        readings::analyze(sql, dialect(self.status), wide)
+        let mut analysis = readings::analyze(sql, dialect(self.status), wide);
+        analysis.begins &= !self.carried.is_of_oracle();
+        analysis
     }
 
     /// What of queries the gate answers by itself, and the others.
@@ -528,9 +535,7 @@ impl Session {
         self.credential = credential;
         self.key.user = change.user.to_vec();
         self.application = application(change.attributes);
-        if let Some(collation) = change.collation.and_then(|collation| u8::try_from(collation).ok()) {
-            self.key.collation = collation;
-        }
+        self.key.collation = change.collation.unwrap_or(self.key.collation);
         self.carried = Carried { database: change.database.to_vec(), ..Carried::default() };
         self.show();
         self.enter(next).await

@@ -7,6 +7,7 @@ use wire::mysql::track::{Change, Changes};
 
 use super::carried::Carried;
 use super::classify::{Analysis, Explains, Pin};
+use super::readings::padded;
 use super::results::Results;
 
 /// The longest value that is set again, in bytes.
@@ -113,11 +114,11 @@ pub(super) fn is_of_names(name: &[u8]) -> bool {
 
 /// Whether a session with these variables may share its state with others: only its character sets differ
 /// from the login's, and in none is a backquote a letter.
-pub(super) fn is_shared(variables: &BTreeMap<Vec<u8>, Vec<u8>>, login: u8) -> bool {
+pub(super) fn is_shared(variables: &BTreeMap<Vec<u8>, Vec<u8>>, login: u16) -> bool {
     /// The collations of swe7.
-    const SWE7: [u8; 2] = [10, 82];
+    const SWE7: [u16; 2] = [10, 82];
     let set = variables.get(&b"character_set_client"[..]);
-    let is_swe7 = set.map_or(SWE7.contains(&login), |set| set == b"swe7");
+    let is_swe7 = set.map_or(SWE7.contains(&padded(login)), |set| set == b"swe7");
     variables.keys().all(|name| is_of_names(name)) && !is_swe7
 }
 

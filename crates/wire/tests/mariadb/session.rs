@@ -325,22 +325,22 @@ impl Session {
 
     /// Changes the user within the connection, with an empty proof that the server has to ask for again.
     pub(crate) fn change_user(&mut self, user: &str, secret: Secret<'_>) -> Result<(), Told> {
-        self.change_user_in(user, secret, "witness")
+        self.change_user_in(user, secret, ("witness", 45))
     }
 
-    /// Changes the user within the connection, and uses a database from then on.
+    /// Changes the user within the connection, and uses a database and a collation from then on.
     pub(crate) fn change_user_in(
         &mut self,
         user: &str,
         secret: Secret<'_>,
-        database: &str,
+        (database, collation): (&str, u16),
     ) -> Result<(), Told> {
         let mut out = BytesMut::new();
         let change = command::ChangeUser {
             user: user.as_bytes(),
             proof: &[],
             database: database.as_bytes(),
-            collation: Some(45),
+            collation: Some(collation),
             plugin: Some(b"mysql_native_password"),
             attributes: None,
         };

@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::fields::strip_trailers;
 use super::files::FileBody;
-use super::flight::Flight;
+use super::flight::{Flight, Leisure};
 use super::frames::{FRAME, ROOM};
 use super::record::Record;
 use super::reject::Refusal;
@@ -460,6 +460,13 @@ impl ToClient {
     pub(crate) fn watch(&mut self, client: &Watched, is_events: bool) {
         let end = if is_events { End::Leaves } else { End::Waits };
         self.leaving = Leaving::Unlooked(client.clone(), end);
+    }
+
+    /// Goes to the client of an HTTP/2 connection.
+    pub(crate) fn is_one_of(&self, leisure: Arc<Leisure>) {
+        if let Source::Passed(_, flight) = &self.source {
+            flight.is_one_of(leisure);
+        }
     }
 
     /// Leaves through the gate's uplink.

@@ -225,6 +225,9 @@ fn respond<'a>(
         };
         watched.announced().await;
         response.body_mut().hold(under_way);
+        if version == Version::HTTP_2 {
+            response.body().is_one_of(watched.leisure());
+        }
         if let Some((uplink, asked)) = ordered.filter(|_| !response.body().is_end_stream()) {
             let others = (version == Version::HTTP_2).then(|| watched.siblings());
             uplink.order(&mut response, classified.name.key, asked, watched.tcp(), others);

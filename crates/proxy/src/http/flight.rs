@@ -6,7 +6,8 @@
 //! slow client says nothing of what a request costs. While a client takes nothing for [`PATIENCE`], its
 //! request counts as idle (and gives its work back, as any idle one does). A client that has left bytes
 //! untaken for [`SLOW_AFTER`] altogether, and for half of the time, is slow: the request ends for the gate,
-//! and the rest of its response holds nothing but its two sockets. A response without a length that goes on
+//! and the rest of its response holds nothing but its two sockets. The responses of one HTTP/2 connection
+//! have that second together ([`Leisure`]). A response without a length that goes on
 //! for [`STREAM_AFTER`] is a stream: it was admitted once, and holds nothing any more. Neither teaches
 //! anything of a type that is known: nobody sees how long the service takes to the end.
 
@@ -60,6 +61,10 @@ struct State {
     /// How long that has been so, altogether.
     untaken: Duration,
     is_idle: bool,
+    /// It has waited for the uplink, which is no fault of its client's.
+    has_made_way: bool,
+    /// What its client has left of other responses, over HTTP/2.
+    leisure: Option<Arc<Leisure>>,
     /// Since when it may be a stream.
     streams_since: Option<Instant>,
 }
@@ -85,8 +90,17 @@ impl Flight {
             untaken_since: Some(Instant::now()),
             untaken: Duration::ZERO,
             is_idle: false,
+            has_made_way: false,
+            leisure: None,
             streams_since: None,
         })))
+    }
+
+    /// Its client is one of HTTP/2. If that has left other responses for long, this one takes no place.
+    pub(crate) fn is_one_of(&self, leisure: Arc<Leisure>) {
+        let mut state = self.0.lock();
+        state.leisure = Some(leisure);
+        state.look();
     }
 
     /// The request that is in flight, as stories know it; `None` once it isn't.
@@ -133,6 +147,7 @@ impl Flight {
     pub(crate) fn makes_way(&self) {
         let mut state = self.0.lock();
         state.untaken_since.get_or_insert_with(Instant::now);
+        state.has_made_way = true;
         state.pause(Permit::make_way);
     }
 
@@ -182,12 +197,29 @@ impl State {
     /// Ends the request for the gate.
     fn complete(&mut self) {
         let busy = self.busy();
+        self.settle();
         if let Some(permit) = self.permit.take() {
             permit.complete(self.outcome, busy);
             if let Some(sample) = self.sample.take().filter(|_| self.outcome == Outcome::Success) {
                 sample.learn(busy);
             }
         }
+    }
+
+    /// Notes what its client has left of it.
+    fn settle(&mut self) {
+        if let Some(leisure) = self.leisure.take() {
+            let untaken = if self.has_made_way { Duration::ZERO } else { self.untaken() };
+            leisure.add(untaken, self.dispatched.elapsed());
+        }
+    }
+
+    /// Whether its client is slow, as far as this response and those before it say.
+    fn is_slow(&self) -> bool {
+        let unsent = self.upload.as_ref().map_or(Duration::ZERO, |upload| upload.account().1);
+        let (untaken, elapsed) = (self.untaken().max(unsent), self.dispatched.elapsed());
+        let others = self.leisure.as_ref().filter(|_| self.untaken_since.is_some());
+        is_slow(untaken, elapsed) || others.is_some_and(|others| others.is_slow())
     }
 
     /// Pauses, in this way, until the service is asked for more.
@@ -212,13 +244,14 @@ impl State {
     fn look(&mut self) -> bool {
         if self.streams_since.is_some_and(|since| since.elapsed() >= STREAM_AFTER) {
             // Given up, and not completed: it teaches nothing.
+            self.settle();
             let busy = self.busy();
             if let Some(permit) = self.permit.take() {
                 permit.give_up(busy);
             }
         }
-        let unsent = self.upload.as_ref().map_or(Duration::ZERO, |upload| upload.account().1);
-        if is_slow(self.untaken().max(unsent), self.dispatched.elapsed()) {
+        if self.permit.is_some() && self.is_slow() {
+            self.settle();
             let busy = self.busy();
             if let Some(permit) = self.permit.take() {
                 permit.cut_short(self.outcome, busy);
@@ -234,6 +267,7 @@ impl State {
 /// Its client has left before the end of the response.
 impl Drop for State {
     fn drop(&mut self) {
+        self.settle();
         let busy = self.busy();
         if let Some(permit) = self.permit.take() {
             permit.abandon(busy);
@@ -245,6 +279,32 @@ impl Drop for State {
 /// much of the time since its request was dispatched.
 pub(crate) fn is_slow(untaken: Duration, elapsed: Duration) -> bool {
     untaken >= SLOW_AFTER && untaken * 2 >= elapsed
+}
+
+/// What the client of one HTTP/2 connection has left of its responses. It may have a hundred at once, each of
+/// which would hold a place for its own second.
+#[derive(Debug, Default)]
+pub(crate) struct Leisure(Mutex<Account>);
+
+#[derive(Debug, Default)]
+struct Account {
+    untaken: Duration,
+    elapsed: Duration,
+}
+
+impl Leisure {
+    /// A response has ended, or its place: so much of its time its client had what there was.
+    fn add(&self, untaken: Duration, elapsed: Duration) {
+        let mut account = self.0.lock();
+        // A response that waits for the gate's own turn waits for moments.
+        account.untaken += if untaken >= PATIENCE { untaken } else { Duration::ZERO };
+        account.elapsed += elapsed;
+    }
+
+    fn is_slow(&self) -> bool {
+        let account = self.0.lock();
+        is_slow(account.untaken, account.elapsed)
+    }
 }
 
 /// The responses that somebody has to look at.
@@ -300,6 +360,21 @@ mod tests {
     }
 
     #[test]
+    fn a_client_is_slow_that_has_left_its_responses_for_a_second_together_until_it_takes_others() {
+        let (leisure, millis) = (Leisure::default(), Duration::from_millis);
+        // Moments don't count, however many they are.
+        (0..10_000).for_each(|_| leisure.add(millis(1), millis(1)));
+        assert!(!leisure.is_slow());
+        let leisure = Leisure::default();
+        for (untaken, elapsed, slow) in
+            [(600, 700, false), (600, 700, true), (0, 900, true), (0, 100, true), (0, 1, false)]
+        {
+            leisure.add(millis(untaken), millis(elapsed));
+            assert_eq!(leisure.is_slow(), slow, "{untaken} of {elapsed}");
+        }
+    }
+
+    #[test]
     fn who_holds_no_place_is_looked_at_no_longer() {
         let flight = Flight(Arc::new(Mutex::new(State {
             permit: None,
@@ -312,6 +387,8 @@ mod tests {
             untaken_since: None,
             untaken: Duration::ZERO,
             is_idle: false,
+            has_made_way: false,
+            leisure: None,
             streams_since: None,
         })));
         let flights = Flights::default();

@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
+use super::flight::Leisure;
 use super::frames::Unread;
 use super::head::{GO_AWAY, Head, NO_ROOM};
 use super::interim::Announced;
@@ -58,6 +59,8 @@ pub(super) struct Talk {
     pub(super) unread: Mutex<Unread>,
     /// Its responses that share an uplink, over HTTP/2.
     siblings: OnceLock<Arc<Siblings>>,
+    /// What its client has left of its responses, over HTTP/2.
+    leisure: OnceLock<Arc<Leisure>>,
     /// The next answer ends the connection.
     last: AtomicBool,
     /// The next request is answered only with why it isn't served.
@@ -105,6 +108,11 @@ impl Watched {
     /// Its responses, over HTTP/2.
     pub(crate) fn siblings(&self) -> Arc<Siblings> {
         Arc::clone(self.talk.siblings.get_or_init(Arc::default))
+    }
+
+    /// What its client has left of its responses, over HTTP/2.
+    pub(crate) fn leisure(&self) -> Arc<Leisure> {
+        Arc::clone(self.talk.leisure.get_or_init(Arc::default))
     }
 
     /// The connection carries other things than one request after the other: it is never closed for what

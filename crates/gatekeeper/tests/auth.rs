@@ -59,7 +59,7 @@ async fn a_users_file_with_scram_secrets_needs_no_password() {
 
 #[tokio::test]
 async fn a_users_file_with_passwords_and_hashes_serves_every_method_of_the_server() {
-    let stage = Stage::start(&["auth = \"md5\""], "");
+    let stage = Stage::start(&["auth = \"md5\""], "\"nobody\" \"yet\"\n");
     stage.sql(
         "CREATE ROLE md5_user LOGIN PASSWORD 'right'; CREATE ROLE clear_user LOGIN PASSWORD 'right';
          SET password_encryption = 'md5'; CREATE ROLE md5_hash LOGIN PASSWORD 'right'",
@@ -291,6 +291,11 @@ async fn a_reload_swaps_the_users_and_a_broken_file_changes_nothing() {
     stage.write_users("\"rl_new\" \"right\"\n\"rl_new\" \"twice\"\n");
     stage.hang_up();
     stage.until("the broken file is told", || stage.log().contains("a second time")).await;
+    assert_eq!(stage.who("rl_ann", "right").await, "rl_ann");
+    // As a program leaves it that is about to write it.
+    stage.write_users("; users\n");
+    stage.hang_up();
+    stage.until("the empty file is told", || stage.log().contains("names no user")).await;
     assert_eq!(stage.who("rl_ann", "right").await, "rl_ann");
     stage.write_users("\"rl_new\" \"right\"\n");
     stage.hang_up();

@@ -127,7 +127,7 @@ pub const POSTGRES: &[Field] = &[
         form: Form::Text,
         takes: "a path",
         default: Derived("none"),
-        doc: "The users that may log in, in PgBouncer's format: `\"user\" \"secret\"` a line. The secret is what `pg_authid.rolpassword` holds, a password, or empty for none. Refused if everybody may read the file. A gate for MySQL needs it; there the secret is the asterisk and 40 digits that `mysql_native_password` keeps, what `caching_sha2_password` keeps, a password, or empty for a user without one.",
+        doc: "The users that may log in, in PgBouncer's format: `\"user\" \"secret\"` a line. The secret is what `pg_authid.rolpassword` holds, a password, or empty for none. Refused if everybody may read the file, or if it names no user. A gate for MySQL needs it; there the secret is the asterisk and 40 digits that `mysql_native_password` keeps, what `caching_sha2_password` keeps, a password, or empty for a user without one.",
         reason: "With SCRAM secrets a thief of the file can't log in, and the gate needs no more.",
         reloadable: true,
     },

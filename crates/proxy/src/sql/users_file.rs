@@ -110,7 +110,14 @@ pub(crate) fn load<S>(path: &Path, secret: ParseSecret<S>) -> Result<HashMap<Str
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         UsersError { line: Some(line), ..wrong("is not UTF-8".to_owned(), None) }
     })?;
-    parse(text, secret).map_err(|(line, why, hint)| UsersError { line: Some(line), ..wrong(why, hint) })
+    let users = parse(text, secret)
+        .map_err(|(line, why, hint)| UsersError { line: Some(line), ..wrong(why, hint) })?;
+    if users.is_empty() {
+        // A program that writes it may have emptied it just now.
+        let hint = "write a line for each user, and move a new file into the old one's place";
+        return Err(wrong("names no user".to_owned(), Some(hint.to_owned())));
+    }
+    Ok(users)
 }
 
 /// Reads a text. What is wrong comes with its line, and what to do.

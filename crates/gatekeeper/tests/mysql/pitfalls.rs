@@ -439,6 +439,17 @@ fn whether_several_statements_are_allowed_outlasts_a_reset_and_a_change_of_user(
 }
 
 #[test]
+fn a_mode_that_a_text_sets_hides_no_lock_behind_it() {
+    let stage = Stage::start(&["connections = 2"], "");
+    let mut session = stage.client();
+    let text = r"SET sql_mode = 'NO_BACKSLASH_ESCAPES'; SELECT '\'; DO GET_LOCK('hidden', 0) -- '";
+    session.query(text).ok(capabilities());
+    assert_eq!(stage.direct().query("SELECT IS_FREE_LOCK('hidden')").rows(), "0");
+    let pins = stage.gate.status()["pinned_by_reason"].clone();
+    assert_eq!(pins["GET_LOCK"], 1, "{pins}");
+}
+
+#[test]
 fn in_oracles_mode_a_begin_begins_a_block() {
     let stage = one();
     let heard = [stage.client(), stage.direct()].map(|mut session| {

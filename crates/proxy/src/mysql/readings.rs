@@ -2,23 +2,38 @@
 //!
 //! A comment such as `/*!80000 … */` is skipped by some servers and run by others, and what stands in it may
 //! change how the rest is read. Such a text is read both ways. In some character sets the second byte of a
-//! character may be a backslash or a backquote, which is none there.
+//! character may be a backslash or a backquote, which is none there. A statement may change both for those
+//! behind it in the same text, which is then read in each way that it may change to.
 
 use std::borrow::Cow;
 
 use memchr::memmem;
-use wire::sql::Dialect;
 use wire::sql::lexer::{Lexer, TokenKind};
+use wire::sql::{Backslashes, Dialect, DoubleQuotes};
 
 use super::classify::{Analysis, Close, Defines, Killing, Leaves, Pin, Savepoints, analyze as read};
 
+/// The ways in which modes of SQL have texts read.
+const DIALECTS: [Dialect; 4] = {
+    const fn of(double_quotes: DoubleQuotes, backslashes: Backslashes) -> Dialect {
+        Dialect::MySql { double_quotes, backslashes }
+    }
+    [
+        of(DoubleQuotes::Strings, Backslashes::Escape),
+        of(DoubleQuotes::Strings, Backslashes::Plain),
+        of(DoubleQuotes::Identifiers, Backslashes::Escape),
+        of(DoubleQuotes::Identifiers, Backslashes::Plain),
+    ]
+};
+/// The character sets whose second bytes may be ASCII.
+const WIDE_SETS: [&str; 5] = ["sjis", "cp932", "gbk", "gb18030", "big5"];
 /// The first version that not every server with session tracking has.
 const VERSION_MIN: u32 = 50_700;
 /// The most comments of a text that are left out in turn.
 const COMMENTS_MAX: usize = 8;
 
-/// The collation of the same character set that pads texts with spaces. Those of MariaDB that don't have numbers
-/// of their own.
+/// The collation of the same character set that pads texts with spaces. Those of MariaDB that don't have
+/// numbers of their own.
 pub(super) const fn padded(collation: u16) -> u16 {
     match collation {
         1025..2048 => collation - 1024,
@@ -82,6 +97,26 @@ impl Wide {
 
 /// Reads a text in all its ways.
 pub(super) fn analyze(sql: &[u8], dialect: Dialect, wide: Option<Wide>) -> Analysis {
+    let analysis = analyze_in(sql, dialect, wide);
+    if memchr::memchr(b';', sql).is_none() {
+        return analysis;
+    }
+    let has = |name: &str| {
+        let name = name.as_bytes();
+        sql.windows(name.len()).any(|word| word.eq_ignore_ascii_case(name))
+    };
+    let modes = if has("sql_mode") { &DIALECTS[..] } else { &[] };
+    let is_set = |set: &&&str| (has("names") || has("char")) && has(set);
+    let sets = WIDE_SETS.iter().filter(is_set).map(|set| Wide::named(set.as_bytes()));
+    let dialects: Vec<_> = modes.iter().copied().chain([dialect]).collect();
+    let others = sets.chain([wide]).flat_map(|wide| dialects.iter().map(move |dialect| (*dialect, wide)));
+    others
+        .filter(|other| *other != (dialect, wide))
+        .fold(analysis, |all, (dialect, wide)| both(all, &analyze_in(sql, dialect, wide)))
+}
+
+/// Reads a text in the ways of one mode and character set.
+fn analyze_in(sql: &[u8], dialect: Dialect, wide: Option<Wide>) -> Analysis {
     let sql = wide.map_or(Cow::Borrowed(sql), |wide| wide.flatten(sql).into());
     let analysis = read(&sql, dialect);
     if memmem::find(&sql, b"/*!").is_none() && memmem::find(&sql, b"/*M!").is_none() {
@@ -192,6 +227,23 @@ mod tests {
         ] {
             assert_eq!(analyze(sql.as_bytes(), Dialect::MYSQL, None).kills, Killing::Unreadable, "{sql}");
         }
+    }
+
+    #[test]
+    fn a_mode_or_a_character_set_that_a_text_sets_hides_nothing_behind_it() {
+        for sql in [
+            &b"SET sql_mode = 'NO_BACKSLASH_ESCAPES'; SELECT '\\'; DO GET_LOCK('k', 0) -- '"[..],
+            b"SET SQL_MODE = ''; SELECT '\\', GET_LOCK('k', 0) -- '",
+            b"SET sql_mode = 'ANSI_QUOTES'; SELECT 1 AS \"\\\", GET_LOCK('k', 0) -- \"",
+            b"SET NAMES gbk; SELECT '\xbf\\', GET_LOCK('k', 0) -- '",
+        ] {
+            assert!(pin(sql, None).is_some(), "{}", sql.escape_ascii());
+        }
+        for sql in ["SET sql_mode = 'ANSI_QUOTES'; SELECT \"a\" FROM b", "SET NAMES gbk; SELECT 'a';"] {
+            assert_eq!(pin(sql.as_bytes(), None), None, "{sql}");
+        }
+        let kill = b"SET sql_mode = 'NO_BACKSLASH_ESCAPES'; SELECT '\\'; KILL 5 -- '";
+        assert_eq!(analyze(kill, Dialect::MYSQL, None).kills, Killing::Unreadable);
     }
 
     #[test]

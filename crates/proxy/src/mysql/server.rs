@@ -56,7 +56,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// COM_SET_OPTION has run. No reset undoes it, so that other connections of its session are to be so, too.
+    /// COM_SET_OPTION has run. No reset undoes it, so other connections of its session are to be so, too.
     pub(super) fn allow_several(&mut self, option: u16) {
         let several = Capabilities::MULTI_STATEMENTS;
         match option {

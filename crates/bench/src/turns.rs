@@ -23,7 +23,7 @@ pub struct Flags {
     /// Rounds; every variant has one turn in each
     #[arg(long, value_parser = value_parser!(u16).range(1..))]
     rounds: Option<u16>,
-    /// How long each turn is, in seconds
+    /// How long each turn is: 50s, or a number of seconds
     #[arg(long, alias = "seconds", value_parser = time)]
     window: Option<Duration>,
     /// What arrivals are drawn from, where any are
@@ -37,13 +37,14 @@ pub struct Flags {
     pub cpu: Option<usize>,
 }
 
-/// A length of time in seconds.
+/// A length of time with its unit, or a number of seconds.
 ///
 /// # Errors
 /// If the text is none, or zero.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| !time.is_zero()).ok_or_else(|| "not a length of time".to_owned())
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let time = seconds.or_else(|| humantime::parse_duration(text).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "not a length of time, such as 50s".to_owned())
 }
 
 impl Flags {
@@ -251,6 +252,7 @@ mod tests {
         assert!(text.contains("–") && !text.contains("late"), "{text}");
         assert!(directory.path().join("tried.json").is_file());
         assert!(options.has("lock") && !Flags { only: vec!["place".to_owned()], ..options }.has("lock"));
-        assert!(time("0").is_err() && time("x").is_err() && time("0.5") == Ok(Duration::from_millis(500)));
+        assert!(time("0").is_err() && time("x").is_err() && time("500ms") == time("0.5"));
+        assert_eq!(time("0.5"), Ok(Duration::from_millis(500)));
     }
 }

@@ -49,6 +49,8 @@ const SPARES_PART: u32 = 8;
 /// No gate takes more, whatever the server allows: file descriptors are counted at the start. A number may
 /// be larger.
 pub const FOUND_CONNECTIONS_MAX: u32 = 1_000;
+/// A ceiling that differs by at most one in so many from the last one isn't logged.
+const NEWS_PART: u32 = 16;
 /// An answer of this age isn't asked for again by logins.
 const FRESH: Duration = Duration::from_secs(1);
 /// How often the server is asked though no connection is opened.
@@ -257,7 +259,9 @@ impl Shared {
         if self.driver.policy().connections != reachable {
             self.driver.update_policy(|policy| finding.resize(policy, reachable));
         }
-        if self.ceiling.found().is_some() && *logged != Some(reachable) {
+        // While connections open, each answer of the server differs by a few.
+        let is_news = logged.is_none_or(|before| before.abs_diff(reachable) > before / NEWS_PART);
+        if self.ceiling.found().is_some() && is_news {
             *logged = Some(reachable);
             let (gate, why) = (self.driver.name(), self.ceiling.view(connections, reachable).why);
             tracing::info!(gate, connections = reachable, logins_max = logins, "connections found: {why}");

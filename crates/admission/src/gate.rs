@@ -80,6 +80,8 @@ pub struct Gate {
     clients: Clients,
     /// Short requests make way for long ones until then.
     way_until: Instant,
+    /// The last short that went beyond the number found, since longs filled it.
+    beside_longs: Option<Ticket>,
     stalls: Stalls,
     leavers: Leavers,
     /// The clients that leave during requests of the long lane.
@@ -132,6 +134,7 @@ impl Gate {
             contention: Contention::new(policy.contention.clone(), now),
             clients: Clients::default(),
             way_until: Instant::ZERO,
+            beside_longs: None,
             stalls: Stalls::new(policy.after_stall == AfterStall::NewcomersFirst),
             leavers: Leavers::new(),
             long_leavers: Leavers::of_longs(),

@@ -4,8 +4,8 @@ mod history;
 mod shell;
 
 use admission::{
-    Capacity, Connection, Duration, Entry, Event, Lane, LongLimit, Order, Outcome, Policy, PoolSet, Reason,
-    Request, Shortage, Ticket,
+    Capacity, Connection, Controller, Duration, Entry, Event, Lane, LongLimit, Order, Outcome, Policy,
+    PoolSet, Reason, Request, Shortage, Ticket,
 };
 use history::check;
 use proptest::prelude::*;
@@ -53,6 +53,40 @@ fn a_flood_of_unknown_reports_does_not_hold_up_a_first_short_statement_nor_later
     assert_eq!(
         shell.dispatched.iter().filter(|t| reports.contains(t)).copied().collect::<Vec<_>>(),
         reports[..5]
+    );
+}
+
+#[test]
+fn where_reports_fill_a_number_that_was_found_one_short_at_a_time_goes_beyond_it() {
+    let found = LongLimit::Found { cores: None };
+    let mut shell = Shell::new(Policy {
+        capacity: Capacity::Found(Controller::Auto),
+        long_limit: Some(found),
+        ..policy()
+    });
+    let reports = arrive(&mut shell, REPORT, 40);
+    shell.pass(MS);
+    let first = shell.arrive(SHORT);
+    shell.pass(MS);
+    shell.succeed(first, MS);
+    shell.pass(10 * MS);
+    assert_eq!((shell.lane(REPORT), shell.count(&reports)), (Lane::Long, 8), "all that may be in flight");
+    for _ in 0..5 {
+        let two = arrive(&mut shell, SHORT, 2);
+        assert_eq!(shell.count(&two), 1);
+        shell.pass(MS);
+        shell.succeed(two[0], MS);
+        assert_eq!(shell.count(&two), 2);
+        shell.pass(MS);
+        shell.succeed(two[1], MS);
+    }
+    let late = shell.arrive(SHORT);
+    shell.pass(1_000 * MS);
+    assert_eq!(shell.lane(SHORT), Lane::Short);
+    let next = shell.arrive(SHORT);
+    assert!(
+        shell.is_dispatched(late) && !shell.is_dispatched(next),
+        "not even where that one has become old"
     );
 }
 

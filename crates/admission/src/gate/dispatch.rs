@@ -7,9 +7,10 @@
 //! one that varies too much to be limited and waits among the shorts), or under FIFO before a long that
 //! arrived earlier. Where longs hoard connections they go first (`gate/hoard.rs`). A head that doesn't fit
 //! the capacity blocks all behind it in its line: no backfilling. A short head that doesn't fit also blocks
-//! the longs, which would take its room. A head whose group is full steps aside; once its group has room it
-//! goes before what arrived later (`gate/contention.rs`). A short head that has waited for too long steps
-//! back behind newcomers (`gate/leavers.rs`).
+//! the longs, which would take its room. Where longs fill a number that was found, one short goes beyond it.
+//! A head whose group is full steps aside; once its group has room it goes before what arrived later
+//! (`gate/contention.rs`). A short head that has waited for too long steps back behind newcomers
+//! (`gate/leavers.rs`).
 
 use super::classes::Turn;
 use super::{Gate, record_waits};
@@ -157,6 +158,10 @@ impl Gate {
                 return self.classes.at(class).lines.short.first(open.of_holders()).map(if_it_fits);
             }
         }
+        // A long that must wait for room takes none of theirs.
+        if let Some(short) = short.filter(|&short| self.goes_beside_longs(short)) {
+            return Some(if_it_fits(short));
+        }
         if let Some(long) = long
             && self.has_lost_patience(long)
             && (!hurries || self.lanes.may_hurry(self.now))
@@ -208,9 +213,21 @@ impl Gate {
     pub(super) fn fits(&self, slot: u32) -> bool {
         let work = self.tickets.at(slot).meter.work;
         let in_flight = self.ledger.count();
-        self.room.admits(|| self.ledger.load(self.pace.reading()), in_flight, work)
+        let has_room = self.room.admits(|| self.ledger.load(self.pace.reading()), in_flight, work);
+        (has_room || self.goes_beside_longs(slot))
             && !self.stalls.holds(self.now, in_flight)
             && !(self.is_narrowed() && in_flight >= self.enough())
+    }
+
+    /// Whether a short goes beyond a number that was found. One at a time does, where all others in flight are
+    /// long: it would wait for the first of them to end, and a number that nothing ends under doesn't move.
+    fn goes_beside_longs(&self, slot: u32) -> bool {
+        let in_flight = self.ledger.count();
+        let is_alone = self.beside_longs.is_none_or(|ticket| self.in_flight(ticket).is_none());
+        self.room.most_requests().is_some_and(|most| in_flight >= most)
+            && self.lanes.in_flight() >= in_flight
+            && is_alone
+            && matches!(self.types.at(self.tickets.at(slot).kind).lane, Lane::Short | Lane::Unknown)
     }
 
     /// Under FIFO the lanes' heads go by arrival.
@@ -450,6 +467,9 @@ impl Gate {
 
     /// Sends a request upstream that waits no longer (or never did).
     pub(super) fn start(&mut self, now: Instant, slot: u32) {
+        if self.goes_beside_longs(slot) {
+            self.beside_longs = Some(self.tickets.ticket(slot));
+        }
         let record = self.tickets.at_mut(slot);
         record.place = Place::InFlight;
         record.dispatched = now;

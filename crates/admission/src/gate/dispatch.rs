@@ -158,7 +158,7 @@ impl Gate {
                 return self.classes.at(class).lines.short.first(open.of_holders()).map(if_it_fits);
             }
         }
-        // A long that must wait for room takes none of theirs.
+        // No long could start now.
         if let Some(short) = short.filter(|&short| self.goes_beside_longs(short)) {
             return Some(if_it_fits(short));
         }
@@ -219,8 +219,8 @@ impl Gate {
             && !(self.is_narrowed() && in_flight >= self.enough())
     }
 
-    /// Whether a short goes beyond a number that was found. One at a time does, where all others in flight are
-    /// long: it would wait for the first of them to end, and a number that nothing ends under doesn't move.
+    /// Whether a short goes beyond a number that was found. One at a time does, where all others in flight
+    /// are long: it would wait for the first of them to end, and under such a number nothing ends.
     fn goes_beside_longs(&self, slot: u32) -> bool {
         let in_flight = self.ledger.count();
         let is_alone = self.beside_longs.is_none_or(|ticket| self.in_flight(ticket).is_none());

@@ -18,7 +18,7 @@ pub fn reading(data: &[u8]) {
     let flag = |bit: u8, flag: Status| if choice & bit == 0 { 0 } else { flag.0 };
     let status = Status(flag(1, Status::ANSI_QUOTES) | flag(2, Status::NO_BACKSLASH_ESCAPES));
     let dialect = classify::dialect(status);
-    let wide = Wide::of_collation(COLLATIONS[usize::from(choice >> 2) % COLLATIONS.len()]);
+    let wide = Wide::of_collation(COLLATIONS[usize::from(choice >> 2) % COLLATIONS.len()].into());
     let alone = analyze(sql, dialect, wide);
     let behind = analyze(&[b"/*!80000 */ ", sql].concat(), dialect, wide);
     assert!(!is_trusted(&behind) || is_trusted(&alone), "{behind:?} behind a comment, {alone:?} without");

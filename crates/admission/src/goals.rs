@@ -170,7 +170,7 @@ impl Adaptation {
     }
 }
 
-/// What an adapter is told of one class.
+/// The goal, the weight and the bounds of one class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Promised {
     /// Which class.
@@ -279,7 +279,7 @@ struct Member {
     share: f64,
     window: Window,
     standing: Standing,
-    /// The standing that was told last.
+    /// The standing that was reported last.
     told: Standing,
     /// The number of ticks since its last request.
     quiet: u32,

@@ -41,17 +41,17 @@ const BUSY: f64 = 0.9;
 /// Ends of the classes of sizes.
 const CLASSES: [u64; 4] = [1_000, 10_000, 100_000, u64::MAX];
 
-/// Seconds for which requests come, and rounds of the comparison of processor time: of the short form and the
-/// full one.
-const SHORT: (f64, usize) = (25.0, 1);
-const FULL: (f64, usize) = (300.0, 9);
-/// Rounds in which the link's rate changes.
-const FOLLOW: usize = 3;
+/// Seconds for which requests come, rounds of the comparison of processor time, and rounds in which the rate
+/// of the link changes: of the short form and the full one.
+const SHORT: (f64, usize, usize) = (20.0, 1, 1);
+const FULL: (f64, usize, usize) = (300.0, 9, 3);
+/// The variant that the short form leaves out.
+const NOT_SHORT: &str = "no aging";
 
 /// Flags of `bench run srpt`. `--only` takes names of variants: FAIR (no gate), bands, SRPT, `no aging` (SRPT
 /// in which a large response waits without bound), auto (SRPT that finds the rate), fair, htb and pfifo_fast
-/// (the kernel's bands); without it the first five are played. `--window` is for how long requests come at
-/// least; workloads are played in whole periods.
+/// (the kernel's bands). Without it the first five are played, in the short form all of them but `no aging`.
+/// `--window` is for how long requests come at least; workloads are played in whole periods.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// The short form, at most ten minutes: W1 and a load of 1.2, each once
@@ -252,8 +252,11 @@ fn slowdown(served: &Served) -> f64 {
 /// # Errors
 /// If there can be no link, a server doesn't start, or the trace can't be read.
 pub async fn run(options: &Options, display: &Display) -> Result<String, Error> {
-    let variants = variants_called(&options.turns.only).map_err(Error::Experiment)?;
-    let (usual, cost_rounds) = if options.short { SHORT } else { FULL };
+    let mut variants = variants_called(&options.turns.only).map_err(Error::Experiment)?;
+    if options.short && options.turns.only.is_empty() {
+        variants.retain(|variant| variant.name != NOT_SHORT);
+    }
+    let (usual, cost_rounds, follow_rounds) = if options.short { SHORT } else { FULL };
     let mut loads = options.loads.clone();
     if loads.is_empty() {
         loads.extend((1..=if options.short { 1 } else { 10 }).map(Load::Workload));
@@ -294,7 +297,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<String, Error> 
         0 => {}
         rounds => text += &cost::measure(rounds, &options.turns, display).await?,
     }
-    match options.follow_rounds.unwrap_or(FOLLOW) {
+    match options.follow_rounds.unwrap_or(follow_rounds) {
         0 => {}
         rounds => text += &follow::measure(rounds, &trace, &options.turns, display).await?,
     }

@@ -3,7 +3,7 @@
 
 use crate::time::{Duration, Instant};
 
-/// An interval ends when it is so long and so many have completed. The papers leave both to the operator;
+/// An interval ends after this time and [`COMPLETIONS`], whichever is later. The papers leave both open;
 /// the relative noise of a throughput of n completions is about 1/√n, here 7 %.
 const SHORTEST: Duration = Duration::from_millis(500);
 const COMPLETIONS: u32 = 200;

@@ -19,7 +19,7 @@ const WEIGHT_MIN: f64 = 1e-4;
 impl Ewma {
     /// No samples yet.
     pub(crate) fn new(weight: f64) -> Self {
-        // What is not a number the configuration refuses; here it is the smallest weight.
+        // The configuration refuses what is not a number. Here that stands for the smallest weight.
         let weight = if weight.is_nan() { WEIGHT_MIN } else { weight.clamp(WEIGHT_MIN, 1.0) };
         Self { weight, samples: 0.0, mean: 0.0 }
     }
@@ -39,6 +39,7 @@ impl Ewma {
         self.mean as u64
     }
 
+    /// The mean, if `count` more samples of `each` came.
     pub(crate) fn mean_with(&self, count: u64, each: u64) -> u64 {
         let kept = libm::pow(1.0 - self.weight, count as f64);
         (each as f64 + kept * (self.mean - each as f64)) as u64

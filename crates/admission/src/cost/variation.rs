@@ -5,18 +5,18 @@
 //! passes 1: its wait grows with (1 + CV²)/2 (Pollaczek–Khinchine), while processor sharing doesn't care
 //! (`docs/decisions/queue.md`, finding 3).
 //!
-//! What is judged is what requests take of the service, without what sharing it adds (`lanes/width.rs`):
-//! beside others a type that doesn't vary at all seems to vary by a coefficient near 1. Where others only
-//! wait for a lock it is what they take of the service that seems to vary. So the time that they are in
-//! flight must vary as much besides (`cost.rs`): what varies itself varies by both.
+//! A type is judged by what its requests take of the service, without what sharing adds (`lanes/width.rs`):
+//! beside others a type that doesn't vary at all seems to vary by a coefficient near 1. Where other requests
+//! only wait for a lock, that measure seems to vary instead. So the time in flight must vary as much, too
+//! (`cost.rs`): a type that varies by itself does so by both measures.
 //!
 //! Exponentially weighted mean and variance, `d = x − m; m += a d; v = (1 − a)(v + a d²)`, with `a =
 //! max(1/n, 1/512)`. A heavy tail hides for long: of a lognormal of CV 2, thirty samples show 1.3 on
 //! average, five hundred 1.8. So where little is known the doubt goes to not limiting, which harms nobody:
 //! a type counts as high above `1.3 − 2/√n` (0.6 at the first judgment, after 8 samples; 1.2 at 512), and
-//! no longer below [`LESS`] less, so that one near it doesn't flap. At 1.3 a limit neither gains nor loses:
-//! what is lost to variation is gained by the short ones. The samples are clipped at ten times the mean, so
-//! very heavy tails are underestimated, but they still are far above it.
+//! no longer below that bound minus [`LESS`], so that one near it doesn't flap. At 1.3 a limit neither gains
+//! nor loses: shorts gain what is lost to variation. The samples are clipped at ten times the mean, so very
+//! heavy tails are underestimated, but they still are far above it.
 
 use crate::learned::LearnedVariation;
 

@@ -1,7 +1,7 @@
 //! Requests that have waited for so long that their clients would leave in service: the gate's part.
 //!
-//! A request's wait is looked at when its turn has come. If it is too long, the request goes to the late
-//! lines of its class (`gate/stalls.rs`), once, and the next request is looked at. A late request goes when
+//! A request's wait is checked when its turn has come. If it is too long, the request goes to the late
+//! lines of its class (`gate/stalls.rs`), once, and the next request is checked. A late request goes when
 //! no newcomer could; unlike after a stall nothing else holds it back, since the service is as it was. Scouts
 //! of unknown types go in any case, since others stand behind them. What is known of leavers is kept for each
 //! line, because short and long requests wait apart and are in service for different times. It counts for the
@@ -51,7 +51,7 @@ impl Gate {
         self.types.at_mut(kind).lost.answered(now, waited > now.since(started));
     }
 
-    /// Whether one whose turn it is has waited for too long, and goes to the late ones instead.
+    /// Whether a request whose turn has come has waited for too long. It joins the late requests instead.
     pub(super) fn has_stepped_back(&mut self, slot: u32) -> bool {
         let record = self.tickets.at(slot);
         let Place::Waiting(line @ (Line::Short | Line::Long)) = record.place else { return false };
@@ -70,7 +70,7 @@ impl Gate {
         true
     }
 
-    /// Of the late ones of a class, one that has more patience than others and goes before them now.
+    /// Of the late requests of a class, one that has more patience than others and goes before them now.
     pub(super) fn patient(&self, class: u8) -> Option<u32> {
         let aging = self.policy.order.aging();
         if aging <= 0.0 || !(self.leavers.is_known() || self.long_leavers.is_known()) {

@@ -12,15 +12,24 @@ const FIRST: f64 = 5e-5;
 /// The times of one class's requests.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
-    /// In the tick that isn't over: how many, and the sum of their times.
-    tick: (f64, f64),
-    /// Over the last ticks, forgotten exponentially: how many, and the sum of their times.
-    recent: (f64, f64),
+    /// The times in the tick that isn't over.
+    tick: Times,
+    /// The times over the last ticks, forgotten exponentially.
+    recent: Times,
     /// Of the recent ticks: how ln(mean of the tick) differs from its mean over all classes.
     spread: Moments,
-    /// Recent seconds, and the seconds of those ticks that ended with a queue.
-    seconds: (f64, f64),
+    /// Recent seconds.
+    seconds: f64,
+    /// Recent seconds of ticks that ended with a queue.
+    queued_seconds: f64,
     histogram: Histogram,
+}
+
+/// How many times there are, and their sum.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    count: f64,
+    sum: f64,
 }
 
 /// Of several values: how many there are, their sum, and the sum of their squares.
@@ -34,10 +43,11 @@ struct Moments {
 impl Default for Window {
     fn default() -> Self {
         Self {
-            tick: (0.0, 0.0),
-            recent: (0.0, 0.0),
+            tick: Times::default(),
+            recent: Times::default(),
             spread: Moments::default(),
-            seconds: (0.0, 0.0),
+            seconds: 0.0,
+            queued_seconds: 0.0,
             histogram: Histogram([0.0; BUCKETS]),
         }
     }
@@ -48,21 +58,21 @@ impl Window {
     /// last change of the weights.
     pub(super) fn observe(&mut self, served: &Served, goal: Option<ClassGoal>, is_new: bool) {
         if let Some(ClassGoal::Throughput { .. }) = goal {
-            self.tick.0 += 1.0;
+            self.tick.count += 1.0;
             return;
         }
         if !is_new {
             return;
         }
         let time = time_of(served, goal);
-        self.tick.0 += 1.0;
-        self.tick.1 += time;
+        self.tick.count += 1.0;
+        self.tick.sum += time;
         self.histogram.add(time);
     }
 
     /// The mean of the tick that is about to end.
     pub(super) fn tick_mean(&self) -> Option<f64> {
-        (self.tick.0 > 0.0).then(|| self.tick.1 / self.tick.0)
+        (self.tick.count > 0.0).then(|| self.tick.sum / self.tick.count)
     }
 
     /// Notes how the logarithm of this tick's mean differs from that of all classes.
@@ -74,31 +84,33 @@ impl Window {
 
     /// A tick is over that lasted so long. `memory` is in ticks.
     pub(super) fn end_tick(&mut self, seconds: f64, waits: bool, memory: f64) {
-        let (count, sum) = core::mem::take(&mut self.tick);
+        let Times { count, sum } = core::mem::take(&mut self.tick);
         let keeps = 1.0 - 1.0 / memory.max(1.0);
-        for kept in [&mut self.recent.0, &mut self.recent.1, &mut self.seconds.0, &mut self.seconds.1] {
+        for kept in
+            [&mut self.recent.count, &mut self.recent.sum, &mut self.seconds, &mut self.queued_seconds]
+        {
             *kept *= keeps;
         }
         for kept in [&mut self.spread.count, &mut self.spread.sum, &mut self.spread.squares] {
             *kept *= keeps;
         }
         self.histogram.scale(keeps);
-        self.recent.0 += count;
-        self.recent.1 += sum;
-        self.seconds.0 += seconds;
+        self.recent.count += count;
+        self.recent.sum += sum;
+        self.seconds += seconds;
         if waits {
-            self.seconds.1 += seconds;
+            self.queued_seconds += seconds;
         }
     }
 
     /// How many requests count recently.
     pub(super) fn count(&self) -> f64 {
-        self.recent.0
+        self.recent.count
     }
 
     /// The recent mean, without regard to a goal.
     pub(super) fn mean(&self) -> Option<f64> {
-        (self.recent.0 > 0.0).then(|| self.recent.1 / self.recent.0)
+        (self.recent.count > 0.0).then(|| self.recent.sum / self.recent.count)
     }
 
     /// The statistic that the goal is compared with, in seconds. For a goal of throughput: seconds per
@@ -108,12 +120,12 @@ impl Window {
             ClassGoal::Delay { statistic: Statistic::Percentile(part), .. } => self.histogram.quantile(part),
             ClassGoal::Delay { statistic: Statistic::Mean, .. } => self.mean(),
             ClassGoal::Throughput { .. } => {
-                let (seconds, waited) = self.seconds;
+                let (seconds, waited) = (self.seconds, self.queued_seconds);
                 if seconds <= 0.0 {
                     return None;
                 }
                 let is_backlogged = waited * 2.0 > seconds;
-                Some(if is_backlogged { seconds / self.recent.0.max(LEAST) } else { LEAST })
+                Some(if is_backlogged { seconds / self.recent.count.max(LEAST) } else { LEAST })
             }
         }
     }

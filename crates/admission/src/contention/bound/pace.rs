@@ -27,8 +27,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// A stretch had so many completions a second. Whether that has become another pace; then it starts
-    /// anew with it.
+    /// Takes the completions a second of one more stretch. Whether the pace has changed; if so, the
+    /// slow mean begins anew at the fast one.
     pub(super) fn has_changed(&mut self, per_second: f64) -> bool {
         let now = libm::log(per_second.max(1e-9));
         self.stretches = self.stretches.saturating_add(1);

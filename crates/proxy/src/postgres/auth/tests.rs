@@ -59,7 +59,7 @@ fn an_unknown_user_looks_like_a_known_one() {
 #[test]
 fn a_user_for_the_query_must_be_able_to_log_in() {
     let with = |user: &str| {
-        let mut settings = authentication(Method::Scram, "").settings;
+        let mut settings = authentication(Method::Scram, "\"s\" \"secret\"\n").settings;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("users.txt");
         let lines = format!("\"s\" \"{}\"\n\"p\" \"plain\"\n\"m\" \"{MD5}\"\n\"n\" \"\"\n", scram(4096));

@@ -224,9 +224,10 @@ impl Lanes {
 
     /// Learns the work of a completed request whose type has too few samples to tell an outlier. It counts
     /// for at most [`FIRST`] means. Otherwise a single pause would raise the cutoff for thousands of
-    /// requests.
+    /// requests. The first of all counts for two [`FLOOR`]s at most. Beside long requests a short one takes
+    /// some milliseconds, and its type is not long.
     pub(crate) fn learn_first(&mut self, sample: Work) {
-        let most = self.overall.mean().as_nanos().saturating_mul(FIRST).max(FLOOR.as_nanos());
+        let most = self.overall.mean().as_nanos().saturating_mul(FIRST).max(2 * FLOOR.as_nanos());
         self.overall.learn(sample.min(Work::from_nanos(most)));
     }
 

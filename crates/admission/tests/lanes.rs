@@ -91,6 +91,18 @@ fn where_reports_fill_a_number_that_was_found_one_short_at_a_time_goes_beyond_it
 }
 
 #[test]
+fn a_first_statement_that_reports_slow_down_makes_its_type_no_long_one() {
+    let mut shell = Shell::new(policy());
+    arrive(&mut shell, REPORT, 40);
+    shell.pass(10 * MS);
+    let first = shell.arrive(SHORT);
+    shell.pass(28 * MS);
+    assert_eq!((shell.lane(REPORT), shell.lane(SHORT)), (Lane::Long, Lane::Long), "called long by age");
+    shell.succeed(first, 28 * MS);
+    assert_eq!((shell.lane(REPORT), shell.lane(SHORT)), (Lane::Long, Lane::Short));
+}
+
+#[test]
 fn a_flood_of_distinct_unknown_reports_leaves_connections_to_known_shorts() {
     let mut shell = experienced(policy());
     let reports: Vec<_> = (100..200).map(|kind| shell.arrive(kind)).collect();

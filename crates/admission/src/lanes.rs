@@ -51,8 +51,8 @@ pub(crate) use width::{Readings, Usual};
 const CUTOFF: u64 = 4;
 /// A long type is long until it falls below this share of the cutoff, in percent.
 const HYSTERESIS: u64 = 75;
-/// The least cutoff while few requests have completed, and always for the age of a single request: 5 ms.
-const FLOOR: Work = Work::from_nanos(5_000_000);
+/// The least cutoff while few requests have completed, and always for the age of a single request: 10 ms.
+const FLOOR: Work = Work::from_nanos(10_000_000);
 /// An early sample of a type counts for at most this many means in the overall mean.
 const FIRST: u64 = 10;
 /// With fewer completions than this the cutoff is at least [`FLOOR`].
@@ -224,10 +224,9 @@ impl Lanes {
 
     /// Learns the work of a completed request whose type has too few samples to tell an outlier. It counts
     /// for at most [`FIRST`] means. Otherwise a single pause would raise the cutoff for thousands of
-    /// requests. The first of all counts for two [`FLOOR`]s at most. Beside long requests a short one takes
-    /// some milliseconds, and its type is not long.
+    /// requests.
     pub(crate) fn learn_first(&mut self, sample: Work) {
-        let most = self.overall.mean().as_nanos().saturating_mul(FIRST).max(2 * FLOOR.as_nanos());
+        let most = self.overall.mean().as_nanos().saturating_mul(FIRST).max(FLOOR.as_nanos());
         self.overall.learn(sample.min(Work::from_nanos(most)));
     }
 

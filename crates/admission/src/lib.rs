@@ -79,6 +79,7 @@ mod lanes;
 mod learned;
 mod leavers;
 mod ledger;
+mod moments;
 mod obstacle;
 mod order;
 mod outside;

@@ -487,7 +487,7 @@ fn traces_of_services_without_a_gate_never_change() {
     );
 }
 
-const WITH_THE_GATE: u64 = 6_611_031_076_889_580_891;
+const WITH_THE_GATE: u64 = 9_582_106_933_181_128_090;
 const WITHOUT_A_GATE: u64 = 9_688_669_936_264_364_197;
 
 #[test]

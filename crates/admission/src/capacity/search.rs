@@ -28,6 +28,7 @@
 
 mod stretch;
 
+use crate::moments::Moments;
 use crate::outside::{Control, Sample};
 use crate::time::{Duration, Instant};
 use stretch::{HUGE, SURE, Stretch, Yield};
@@ -56,7 +57,7 @@ const FAR: u32 = 4;
 /// From there it falls back to this multiple.
 const NEAR: u32 = 2;
 /// A comparison has at most this many pairs.
-const PAIRS_MAX: u32 = 24;
+const PAIRS_MAX: f64 = 24.0;
 /// The stretches of a comparison become at most this many times as long as the first.
 const GROWTH_MAX: u32 = 16;
 /// A kind of step that gained nothing rests for this time at first, and for twice as long each time.
@@ -90,10 +91,8 @@ struct Trial {
     /// The last stretch under the bound, and the one under the other number since.
     before: Yield,
     there: Option<Yield>,
-    pairs: u32,
-    /// The sums of the pairs' differences, of the squares of these, and of their noise.
-    sum: f64,
-    squares: f64,
+    /// The differences of the pairs, and the sum of their noise.
+    differences: Moments,
     noise: f64,
     /// How long the other number was in force.
     away: Duration,
@@ -103,20 +102,14 @@ impl Trial {
     /// A pair of stretches ends with `here`, under the bound.
     fn add(&mut self, there: Yield, here: Yield) {
         let before = core::mem::replace(&mut self.before, here);
-        let difference = there.rate - f64::midpoint(before.rate, here.rate);
-        self.pairs += 1;
-        self.sum += difference;
-        self.squares += difference * difference;
+        self.differences.add(there.rate - f64::midpoint(before.rate, here.rate));
         self.noise += there.noise + (before.noise + here.noise) / 4.0;
     }
 
     /// The mean difference, its error by the noise of the counts, and by the spread of three pairs or more.
     fn result(&self) -> (f64, f64, Option<f64>) {
-        let pairs = f64::from(self.pairs);
-        let mean = self.sum / pairs;
-        let variance = (self.squares - self.sum * mean) / (pairs - 1.0);
-        let spread = (self.pairs >= 3).then(|| libm::sqrt(variance.max(0.0) / pairs));
-        (mean, libm::sqrt(self.noise) / pairs, spread)
+        let Moments { count, sum, .. } = self.differences;
+        (sum / count, libm::sqrt(self.noise) / count, (count >= 3.0).then(|| self.differences.error()))
     }
 }
 
@@ -271,7 +264,9 @@ impl Search {
             }
             Phase::Rising { .. } => self.rise(now),
             Phase::Watching if self.is_over(now, 1) => self.choose(now),
-            Phase::Trying(trial) if self.is_over(now, trial.pairs + 1) => self.compare(now),
+            Phase::Trying(trial) if self.is_over(now, trial.differences.count as u32 + 1) => {
+                self.compare(now);
+            }
             Phase::Watching | Phase::Trying(_) => {}
         }
     }
@@ -281,20 +276,22 @@ impl Search {
         let times = times.min(GROWTH_MAX);
         let long = now.since(self.stretch.began);
         let enough = UNIT.max(self.in_force).saturating_mul(times);
-        self.stretch.answered >= enough && long >= SHORTEST || long >= SLOW.saturating_mul(times)
+        self.stretch.answers.count >= f64::from(enough) && long >= SHORTEST
+            || long >= SLOW.saturating_mul(times)
     }
 
     /// A burst goes on when its stretch is over. A huge loss ends it as soon as a turn would have ended.
     fn rise(&mut self, now: Instant) {
         let Phase::Rising { best, last, step } = &mut self.phase else { return };
-        let Stretch { ended, seconds, began, .. } = self.stretch;
+        let Stretch { busy, seconds, began, .. } = self.stretch;
         let enough = if *step >= 2.0 { UNIT.max(self.in_force) } else { (4 * UNIT).max(2 * self.in_force) };
+        let are_few = busy.count < f64::from(enough);
         // What began together ends together: a stretch lasts until what was in flight in it makes up for what
         // ended (Little), or it would show too much.
-        let is_short = self.stretch.busy > self.stretch.in_flight;
+        let is_short = busy.sum > self.stretch.in_flight;
         let is_late =
             best.is_some_and(|best| seconds >= best.turn * f64::from(self.bound) / f64::from(best.bound));
-        if self.in_flight < self.in_force || (ended < enough || is_short) && !is_late {
+        if self.in_flight < self.in_force || (are_few || is_short) && !is_late {
             return;
         }
         let here = self.stretch.measure();
@@ -304,7 +301,7 @@ impl Search {
         {
             return self.fall_back(now, best, best.bound, now.since(began));
         }
-        if ended < enough {
+        if are_few {
             return;
         }
         let error = |best: &Best| libm::sqrt(here.noise + best.end.noise);
@@ -410,7 +407,7 @@ impl Search {
         let is_over = mean.abs() > HUGE.max(SURE * chance)
             || mean.abs() > SURE * error && (mean.abs() > ALIKE || is_lower)
             || error < ALIKE
-            || trial.pairs >= PAIRS_MAX;
+            || trial.differences.count >= PAIRS_MAX;
         if !is_over {
             return self.put(now, other);
         }
@@ -485,16 +482,11 @@ impl Control for Search {
                 }
             }
         } else if self.waits {
-            stretch.ended += 1;
             stretch.last = sample.work;
-            let busy = sample.upstream_time.as_secs_f64();
-            stretch.busy += busy;
-            stretch.busy_squares += busy * busy;
+            stretch.busy.add(sample.upstream_time.as_secs_f64());
             if sample.answered {
                 self.answered = self.answered.saturating_add(1);
-                stretch.answered += 1;
-                stretch.work += sample.work;
-                stretch.squares += sample.work * sample.work;
+                stretch.answers.add(sample.work);
             }
         }
     }

@@ -158,10 +158,6 @@ impl Gate {
                 return self.classes.at(class).lines.short.first(open.of_holders()).map(if_it_fits);
             }
         }
-        // No long could start now.
-        if let Some(short) = short.filter(|&short| self.goes_beside_longs(short)) {
-            return Some(if_it_fits(short));
-        }
         if let Some(long) = long
             && self.has_lost_patience(long)
             && (!hurries || self.lanes.may_hurry(self.now))
@@ -198,7 +194,7 @@ impl Gate {
     /// The first long of a class that could start if it fits.
     fn long_head(&self, class: u8) -> Option<u32> {
         let long = &self.classes.at(class).lines.long;
-        if long.is_empty() || !self.lanes.has_room() {
+        if long.is_empty() || !self.lanes.has_room() || self.is_full_of_longs() {
             return None;
         }
         long.first(self.connections.open_to_longs())
@@ -219,14 +215,17 @@ impl Gate {
             && !(self.is_narrowed() && in_flight >= self.enough())
     }
 
-    /// Whether a short goes beyond a number that was found. One at a time does, where all others in flight
-    /// are long: it would wait for the first of them to end, and under such a number nothing ends.
-    fn goes_beside_longs(&self, slot: u32) -> bool {
+    /// Whether longs fill a number that was found. Nothing ends under such a number, so it doesn't move.
+    fn is_full_of_longs(&self) -> bool {
         let in_flight = self.ledger.count();
-        let is_alone = self.beside_longs.is_none_or(|ticket| self.in_flight(ticket).is_none());
-        self.room.most_requests().is_some_and(|most| in_flight >= most)
-            && self.lanes.in_flight() >= in_flight
-            && is_alone
+        self.lanes.in_flight() >= in_flight && self.room.most_requests().is_some_and(|most| in_flight >= most)
+    }
+
+    /// Whether a short goes beyond a number that longs fill. One at a time does: a short that becomes old
+    /// counts as long, and would let another one in.
+    fn goes_beside_longs(&self, slot: u32) -> bool {
+        self.is_full_of_longs()
+            && self.beside_longs.is_none_or(|ticket| self.in_flight(ticket).is_none())
             && matches!(self.types.at(self.tickets.at(slot).kind).lane, Lane::Short | Lane::Unknown)
     }
 

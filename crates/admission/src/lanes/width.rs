@@ -181,11 +181,12 @@ impl Width {
         self.found = TRIED[..self.possible].iter().position(|&tried| tried == found);
     }
 
-    /// How many requests the service works on at once, if that was found.
+    /// Whether the knee of what was found is sharp beyond chance.
     pub(crate) fn is_proved(&self) -> bool {
         self.proof.sharp
     }
 
+    /// How many requests the service works on at once, if that was found.
     pub(crate) fn found(&self) -> Option<u32> {
         self.found.map(|at| TRIED[at])
     }

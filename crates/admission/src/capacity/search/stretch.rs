@@ -1,5 +1,6 @@
 //! A stretch of time under one bound while others wait, and what it shows.
 
+use crate::moments::Moments;
 use crate::time::Instant;
 
 /// A difference of this logarithm (a factor of 1.6) is believed after one stretch.
@@ -15,18 +16,14 @@ pub(super) struct Stretch {
     pub(super) unsettled: u32,
     /// How long others have waited in it.
     pub(super) seconds: f64,
-    pub(super) ended: u32,
-    pub(super) answered: u32,
-    /// The work of the answers, and the sum of its squares.
-    pub(super) work: f64,
-    pub(super) squares: f64,
+    /// The work of the answers.
+    pub(super) answers: Moments,
     /// The work of the request that ended last.
     pub(super) last: f64,
     /// The number in flight, integrated over `seconds`.
     pub(super) in_flight: f64,
-    /// How long the service was busy with those that ended, and the sum of its squares.
-    pub(super) busy: f64,
-    pub(super) busy_squares: f64,
+    /// For how many seconds the service was busy with each that ended.
+    pub(super) busy: Moments,
 }
 
 /// The logarithms of the work answered in a second and of the answers, and the variances that they have by
@@ -57,17 +54,17 @@ impl Stretch {
     /// For how long a place is taken, in seconds: the mean over time, not over requests. Within less none of
     /// those that began together may end.
     pub(super) fn turn(&self) -> f64 {
-        if self.busy > 0.0 { self.busy_squares / self.busy } else { 0.0 }
+        if self.busy.sum > 0.0 { self.busy.squares / self.busy.sum } else { 0.0 }
     }
 
     /// Half an answer more than there were counts, so that none at all has a logarithm as well.
     pub(super) fn measure(&self) -> Yield {
-        let mean = if self.answered > 0 { self.work / f64::from(self.answered) } else { self.last };
-        let work = self.work + mean / 2.0;
-        let (seconds, answered) = (self.seconds.max(1e-9), f64::from(self.answered) + 0.5);
+        let mean = self.answers.mean().unwrap_or(self.last);
+        let work = self.answers.sum + mean / 2.0;
+        let (seconds, answered) = (self.seconds.max(1e-9), self.answers.count + 0.5);
         Yield {
             rate: libm::log(work / seconds),
-            noise: (self.squares + mean * mean) / (work * work),
+            noise: (self.answers.squares + mean * mean) / (work * work),
             answers: libm::log(answered / seconds),
             answers_noise: 1.0 / answered,
         }

@@ -14,6 +14,7 @@
 use alloc::vec::Vec;
 
 use super::stretch::Yield;
+use crate::moments::Moments;
 
 /// The most pairs.
 pub(super) const PAIRS_MAX: usize = 10;
@@ -30,7 +31,7 @@ const ERROR_MIN: f64 = 0.002;
 /// Pairs with fewer completions tell nothing by their spread: a service that stands still looks steady.
 const COMPLETIONS: u32 = 16;
 /// Fewer pairs may lie close together by chance.
-const SPREAD: usize = 4;
+const SPREAD: f64 = 4.0;
 /// Student's t for 99 % on two sides, by degrees of freedom from 1.
 const STUDENT: [f64; 9] = [63.7, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25];
 
@@ -126,9 +127,7 @@ pub(super) struct Trial {
     /// The last stretch under the present bound, and the one under the other since.
     last: Yield,
     other: Option<Yield>,
-    pairs: usize,
-    sum: f64,
-    squares: f64,
+    differences: Moments,
     /// The sum of logarithms in which each B is compared with only the better of the two stretches around it.
     /// `against_worse` is the sum for the worse one.
     against_better: f64,
@@ -144,9 +143,7 @@ impl Trial {
         Self {
             last: first,
             other: None,
-            pairs: 0,
-            sum: 0.0,
-            squares: 0.0,
+            differences: Moments::default(),
             against_better: 0.0,
             against_worse: 0.0,
             noise: 0.0,
@@ -165,28 +162,22 @@ impl Trial {
         let Some(other) = self.other.take() else {
             return;
         };
-        let difference = libm::log(2.0 * other.rate / (before.rate + present.rate));
-        self.pairs += 1;
+        self.differences.add(libm::log(2.0 * other.rate / (before.rate + present.rate)));
         self.against_better += libm::log(other.rate / before.rate.max(present.rate));
         self.against_worse += libm::log(other.rate / before.rate.min(present.rate));
-        self.sum += difference;
-        self.squares += difference * difference;
         self.noise += other.noise + (before.noise + present.noise) / 4.0;
         self.told &= other.completions + present.completions >= COMPLETIONS;
     }
 
     /// By which share more is completed, on the mean of the pairs.
     fn gain(&self) -> f64 {
-        libm::exp(self.sum / (self.pairs.max(1) as f64)) - 1.0
+        libm::exp(self.differences.mean().unwrap_or(0.0)) - 1.0
     }
 
     /// What can be said by now; `None`: go on.
     pub(super) fn verdict(&self) -> Option<Verdict> {
-        let pairs = self.pairs as f64;
-        if self.pairs == 0 {
-            return None;
-        }
-        let mean = self.sum / pairs;
+        let mean = self.differences.mean()?;
+        let pairs = self.differences.count;
         let by_chance = libm::sqrt(self.noise) / pairs;
         let at_once = LARGE.max(BEYOND_CHANCE * by_chance);
         if self.against_better / pairs > at_once {
@@ -195,13 +186,12 @@ impl Trial {
         if self.against_worse / pairs < -at_once {
             return Some(Verdict::Worse);
         }
-        let undecided = (self.pairs >= PAIRS_MAX).then_some(Verdict::Same);
-        if self.pairs < SPREAD || !self.told {
+        let undecided = (pairs >= PAIRS_MAX as f64).then_some(Verdict::Same);
+        if pairs < SPREAD || !self.told {
             return undecided;
         }
-        let variance = ((self.squares - self.sum * mean) / (pairs - 1.0)).max(0.0);
-        let error =
-            libm::sqrt(variance / pairs).max(ERROR_MIN) * STUDENT[(self.pairs - 2).min(STUDENT.len() - 1)];
+        let student = STUDENT[(pairs as usize - 2).min(STUDENT.len() - 1)];
+        let error = self.differences.error().max(ERROR_MIN) * student;
         let (low, high) = (mean - error, mean + error);
         if low > 0.0 && mean > GAIN.max(by_chance) {
             Some(Verdict::Better(libm::exp(mean) - 1.0))

@@ -8,7 +8,8 @@ mod support;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::process::{Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use support::until;
@@ -91,6 +92,45 @@ fn fetch(link: &Link, port: u16, bytes: usize) -> Option<usize> {
         .unwrap()
 }
 
+/// Writes the configuration of a gate that serves this directory.
+fn configuration(directory: &Path, port: u16, uplink: &str) -> PathBuf {
+    let file = directory.join("gatekeeper.toml");
+    let text = format!(
+        "[[gate]]\nprotocol = \"http\"\nlisten = \"0.0.0.0:{port}\"\nupstream = \"127.0.0.1:9\"\nuplink = \"{uplink}\"\n\
+         [[gate.route]]\npath = \"/**\"\nstatic = {:?}\n",
+        directory.display().to_string()
+    );
+    fs::write(&file, text).unwrap();
+    file
+}
+
+fn start(link: &Link, file: &Path) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
+    command.arg("run").arg("--config").arg(file).stderr(Stdio::piped());
+    link.server().inside(|| Ok(command.spawn().unwrap())).unwrap()
+}
+
+/// Ends a gate, and returns what it has logged.
+fn end(mut gate: Child) -> String {
+    gate.kill().unwrap();
+    String::from_utf8(gate.wait_with_output().unwrap().stderr).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_says_that_no_device_has_its_bands() {
+    let Some(link) = bare_link() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join(TINY.to_string()), vec![b'x'; TINY]).unwrap();
+    for (uplink, names) in [("htb", "htb 1:"), ("prio", "prio"), ("pfifo_fast", "pfifo_fast")] {
+        let port = free_port().unwrap();
+        let gate = start(&link, &configuration(directory.path(), port, uplink));
+        until("it answers", async || fetch(&link, port, TINY) == Some(TINY)).await;
+        let said = end(gate);
+        let expected = format!("no network device has the queueing discipline {names} (");
+        assert!(said.contains(&expected) && said.contains("gatekeeper uplink setup"), "{said}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_socket_moves_through_the_classes_of_the_kernel_as_its_response_shrinks() {
     let Some(link) = bare_link() else { return };
@@ -101,22 +141,14 @@ async fn a_socket_moves_through_the_classes_of_the_kernel_as_its_response_shrink
         fs::write(directory.path().join(bytes.to_string()), vec![b'x'; bytes]).unwrap();
     }
     let port = free_port().unwrap();
-    let file = directory.path().join("gatekeeper.toml");
-    let text = format!(
-        "[[gate]]\nprotocol = \"http\"\nlisten = \"0.0.0.0:{port}\"\nupstream = \"127.0.0.1:9\"\nuplink = \"htb\"\n\
-         [[gate.route]]\npath = \"/**\"\nstatic = {:?}\n",
-        directory.path().display().to_string()
-    );
-    fs::write(&file, text).unwrap();
+    let file = configuration(directory.path(), port, "htb");
     let (code, said) = run(&link, &UNPRIVILEGED, &format!("run --config {}", file.display()));
     assert!(code == Some(2) && said.contains("give the gatekeeper CAP_NET_ADMIN"), "{code:?} {said}");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
-    command.arg("run").arg("--config").arg(&file).stderr(Stdio::null());
-    let mut gate = link.server().inside(|| Ok(command.spawn().unwrap())).unwrap();
+    let gate = start(&link, &file);
     until("it answers", async || fetch(&link, port, TINY) == Some(TINY)).await;
     assert_eq!([LARGE, SMALL].map(|bytes| fetch(&link, port, bytes)), [Some(LARGE), Some(SMALL)]);
-    gate.kill().unwrap();
-    gate.wait().unwrap();
+    let said = end(gate);
+    assert!(!said.contains("queueing discipline"), "{said}");
     let bands: Vec<u64> = (0..5).map(|band| sent(&link, &format!("1:1{band}"))).collect();
     // The large one begins in the last band and ends in others, the small one in the third.
     assert!(bands[4] > 500_000 && bands[4] < 1_050_000, "{bands:?}");

@@ -74,7 +74,7 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
             exporter: Exporter::start(address(collector), &gate.name),
             share: http.otlp_share,
         }),
-        uplink: http.uplink.map(|uplink| uplink_of(uplink, http.egress)).transpose()?,
+        uplink: http.uplink.map(|uplink| uplink_of(&gate.name, uplink, http.egress)).transpose()?,
         keepalive: keepalive(gate),
         observe: gate.mode == Mode::Observe,
         ..Settings::new(http.upstream.iter().map(address).collect())
@@ -83,7 +83,7 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
 
 /// # Errors
 /// The kernel refuses the priorities of its bands.
-fn uplink_of(uplink: config::Uplink, order: config::Egress) -> Result<UplinkSettings, String> {
+fn uplink_of(gate: &str, uplink: config::Uplink, order: config::Egress) -> Result<UplinkSettings, String> {
     let rate = match uplink {
         config::Uplink::Bits(bits) => UplinkRate::Set(bits),
         config::Uplink::Auto => UplinkRate::Found,
@@ -94,6 +94,9 @@ fn uplink_of(uplink: config::Uplink, order: config::Egress) -> Result<UplinkSett
                 config::KernelBands::PfifoFast => KernelBands::PfifoFast,
             };
             bands.examine().map_err(|error| format!("uplink: {error}"))?;
+            if let Some(missing) = bands.unprepared() {
+                tracing::warn!(gate, "uplink: {missing}");
+            }
             return Ok(UplinkSettings::new(UplinkRate::Kernel(bands), EgressOrder::Bands(Cutoffs::Learned)));
         }
     };

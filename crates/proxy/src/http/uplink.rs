@@ -38,6 +38,7 @@ use crate::memory::Held;
 use crate::view::UplinkReport;
 
 mod bands;
+mod disciplines;
 mod finding;
 mod priority;
 mod room;

@@ -179,11 +179,14 @@ fn a_link_that_is_no_bottleneck_is_not_paced() {
     let Some(link) = link(1_000 * BITS) else { return };
     let sending = Sending::start(&link, Some(UplinkRate::Found));
     let (load, thread) = Load::start(&link, sending.address);
-    let began = Instant::now();
+    let (began, mut looks) = (Instant::now(), [0, 0]);
     while load.large.load(Ordering::SeqCst) < 200 {
         assert!(began.elapsed() < PATIENCE);
+        looks[usize::from(sending.megabits().is_some())] += 1;
         thread::sleep(Duration::from_millis(2));
     }
+    let [free, paced] = looks;
+    assert!(paced * 10 <= free, "paced in {paced} looks, not in {free}");
     load.ended.store(true, Ordering::SeqCst);
     thread.join().unwrap();
 }

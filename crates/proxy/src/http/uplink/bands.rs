@@ -9,6 +9,8 @@ use std::io;
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 
+use super::disciplines::{Discipline, disciplines};
+
 /// What a socket may hold that the kernel can't send yet: all of that moves with the last bytes.
 const UNSENT_MAX: u32 = 16 * 1024;
 
@@ -50,6 +52,41 @@ impl KernelBands {
         )
     }
 
+    /// The discipline that keeps the bands apart: its name, and the first part of its handle if that counts.
+    const fn discipline(self) -> (&'static str, Option<u16>) {
+        match self {
+            Self::PfifoFast => ("pfifo_fast", None),
+            Self::Prio => ("prio", None),
+            // The priorities name classes of this one.
+            Self::Htb => ("htb", Some(1)),
+        }
+    }
+
+    /// What is missing on this machine, and what to do, if no device keeps the bands apart. Another one that
+    /// the packets reach later may.
+    pub fn unprepared(self) -> Option<String> {
+        // A kernel that tells nothing is no reason to warn.
+        self.missing_in(&disciplines().ok()?, Discipline::device)
+    }
+
+    fn missing_in(self, all: &[Discipline], device: fn(&Discipline) -> String) -> Option<String> {
+        let (kind, major) = self.discipline();
+        let keeps = |one: &Discipline| one.kind == kind && major.is_none_or(|major| one.major == major);
+        if all.iter().any(keeps) {
+            return None;
+        }
+        let handle = major.map(|major| format!(" {major}:")).unwrap_or_default();
+        let mut present: Vec<String> =
+            all.iter().map(|one| format!("{} has {}", device(one), one.kind)).collect();
+        present.dedup();
+        let present = if present.is_empty() { "none has any".to_owned() } else { present.join(", ") };
+        Some(format!(
+            "no network device has the queueing discipline {kind}{handle} ({present}), so responses leave in one \
+             order; make it with `gatekeeper uplink setup --dev DEVICE --rate RATE --bands {kind} --apply`, or \
+             take uplink = \"auto\""
+        ))
+    }
+
     /// Bounds what a socket holds unsent. Where the kernel knows no bound, more bytes overtake than should.
     pub(super) fn prepare(socket: &TcpStream) {
         let _ = SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_MAX);
@@ -60,5 +97,24 @@ impl KernelBands {
         let at = usize::try_from(band).map_or(4, |band| band.min(4));
         // `examine` has shown that it may; a socket that is gone needs no band.
         let _ = SockRef::from(socket).set_priority(self.priorities()[at]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_discipline_that_no_device_has_is_named_with_those_that_are_there() {
+        let is = |kind: &str, major| Discipline::of(1, major, kind);
+        let missing = |bands: KernelBands, all: &[Discipline]| bands.missing_in(all, |_| "eth0".to_owned());
+        let there = [is("pfifo_fast", 0), is("htb", 1)];
+        assert_eq!(missing(KernelBands::PfifoFast, &there), None);
+        assert_eq!(missing(KernelBands::Htb, &there), None);
+        let told = missing(KernelBands::Htb, &[is("pfifo_fast", 0), is("htb", 2)]).unwrap();
+        assert!(told.contains("discipline htb 1: (eth0 has pfifo_fast, eth0 has htb)"), "{told}");
+        assert!(told.contains("--bands htb --apply"), "{told}");
+        let told = missing(KernelBands::Prio, &[]).unwrap();
+        assert!(told.contains("discipline prio (none has any)"), "{told}");
     }
 }

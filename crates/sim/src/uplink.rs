@@ -123,7 +123,9 @@ pub enum Tcp {
     /// TCP of the paper's time.
     Published,
     /// Linux today. A connection begins with ten segments, and keeps two packets or some more in its host's
-    /// own queue. When that is full TCP hears so at once: the packet stays unsent, and the window shrinks.
+    /// own queue. When that is full TCP hears so at once: the packet stays unsent, and the window shrinks. A
+    /// connection with nothing on its way tries again twice a second. After the fifteenth time the kernel
+    /// ends it, and its client isn't told.
     Linux,
 }
 

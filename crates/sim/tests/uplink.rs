@@ -247,6 +247,24 @@ fn a_linux_whose_own_queue_is_full_sends_everything_later() {
 }
 
 #[test]
+fn a_linux_gives_up_large_responses_whose_packets_find_no_room_for_long() {
+    let length = Duration::from_secs(60);
+    let trace = poisson(&Bytes::WorldCup, 100_000, 1);
+    let lost = |queue| {
+        let setup = today(0, 0.0, queue);
+        let requests = Phases::constant(1.4).replay(&setup, &trace, length);
+        let served = serve(&setup, &Demand::Open(requests), Duration::from_secs(600), 1).responses;
+        let sizes: Vec<u64> =
+            served.iter().filter(|one| one.response.is_none()).map(|one| one.bytes).collect();
+        (sizes.len(), sizes.iter().sum::<u64>() / sizes.len().max(1) as u64)
+    };
+    let (given_up, size) = lost(Queue::pfifo_fast(&[], 100));
+    assert!(given_up > 0 && size > 20_000, "{given_up} of {size} bytes");
+    // Where each waits in a gate, none does.
+    assert_eq!(lost(Queue::gate(EgressOrder::ShortestRemaining, Some(1.0))).0, 0);
+}
+
+#[test]
 fn a_small_response_waits_for_what_a_gate_lets_stand_in_the_kernel() {
     let small = |standing| {
         let requests = [(0, 1_000_000), (500, 1_000)];

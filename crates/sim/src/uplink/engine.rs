@@ -20,6 +20,9 @@ const AGAIN_MIN: u64 = 200_000_000;
 /// A connection with nothing on its way, whose packet found the host's own queue full, tries again after
 /// this, in nanoseconds (Linux's `TCP_RESOURCE_PROBE_INTERVAL`).
 const PROBE: u64 = 500_000_000;
+/// After so many of these tries in a row the server's kernel ends the connection, and tells its client
+/// nothing (`tcp_retries2`).
+const PROBES_MAX: u32 = 15;
 /// Doublings of a time-out.
 const DOUBLINGS_MAX: u32 = 6;
 const SECOND: u64 = 1_000_000_000;
@@ -82,8 +85,9 @@ struct Connection {
     queued: u32,
     /// Whether its own packets in that queue hold up the next.
     held_up: bool,
-    /// Whether a probe is due.
+    /// Whether a probe is due, and how many have found no room.
     probing: bool,
+    probes: u32,
     /// When its time-out is, and whether somebody will look.
     deadline: u64,
     watched: bool,
@@ -314,7 +318,7 @@ impl Playback<'_> {
         let one = &mut self.connections[connection as usize];
         one.sender.refused();
         if !one.sender.waits() && !one.probing {
-            one.probing = true;
+            (one.probing, one.probes) = (true, 0);
             let after = one.sender.timeout().max(AGAIN_MIN);
             self.due(after, Due::Probe(connection));
         }
@@ -326,10 +330,17 @@ impl Playback<'_> {
             one.probing = false;
             return;
         }
+        if one.probes == PROBES_MAX {
+            // Its client waits on.
+            self.close(connection, Ending::Broken);
+            self.leave(connection);
+            return;
+        }
         self.forward(connection);
         let one = &mut self.connections[connection as usize];
         one.probing = one.stage == Stage::Served && !one.sender.waits() && !one.sender.is_done();
         if one.probing {
+            one.probes += 1;
             self.due(PROBE, Due::Probe(connection));
         }
     }

@@ -25,6 +25,7 @@ impl Playback<'_> {
             queued: 0,
             held_up: false,
             probing: false,
+            probes: 0,
             written: u64::MAX,
             last: 0,
             deadline: 0,

@@ -8,15 +8,18 @@
 mod case;
 mod cost;
 mod curves;
+mod factors;
 mod follow;
 mod laboratory;
 mod report;
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use flate2::read::MultiGzDecoder;
 use serde::Serialize;
 use sim::uplink::{Bytes, Digest, Download, Response, Served, poisson, read_trace};
 
@@ -38,6 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LATE: f64 = 0.2;
 /// A client that uses more of a processor than this is the bottleneck.
 const BUSY: f64 = 0.9;
+/// How a file begins that gzip has compressed.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Ends of the classes of sizes.
 const CLASSES: [u64; 4] = [1_000, 10_000, 100_000, u64::MAX];
 
@@ -61,8 +66,8 @@ pub struct Options {
     #[arg(long, value_name = "LOAD,…", value_delimiter = ',')]
     loads: Vec<Load>,
     /// What is between server and clients: A nothing, B100 a round trip of 100 ms, C5 loss of 5 %, D both,
-    /// E5 five requests a connection, H10 users that abort after ten seconds (three retries), I536 small
-    /// packets, J7 all of D, E5 and H7
+    /// E5 five requests a connection, F0.5 a first time-out of TCP of half a second, H10 users that abort
+    /// after ten seconds (three retries), I536 small packets, J7 all of D, E5 and H7
     #[arg(long, value_name = "SETUP,…", value_delimiter = ',', default_value = "A")]
     setups: Vec<Setup>,
     /// Rounds of the comparison of processor time with and without an uplink
@@ -71,9 +76,13 @@ pub struct Options {
     /// Rounds in which the link's rate is halved and doubled under a gate that finds it
     #[arg(long)]
     follow_rounds: Option<usize>,
-    /// A trace instead of the World Cup's sizes: lines of seconds, bytes and perhaps status, behind a heading
+    /// A trace instead of the World Cup's sizes, perhaps compressed by gzip: lines of seconds, bytes and
+    /// perhaps status, behind a heading
     #[arg(long)]
     trace: Option<PathBuf>,
+    /// Measure nothing, and draw the factors of these files beside the paper's (srpt.json of earlier runs)
+    #[arg(long, value_name = "FILE,…", value_delimiter = ',')]
+    from: Vec<PathBuf>,
     /// What all experiments without a plan have.
     #[command(flatten)]
     pub turns: turns::Flags,
@@ -95,6 +104,8 @@ pub struct Cell {
     pub requests: usize,
     /// Mean response time of those that came whole, in seconds.
     pub mean: f64,
+    /// Mean response time of all, in seconds: what didn't come whole counts with what its user waited.
+    pub mean_of_all: f64,
     /// Squared coefficient of variation of their response times.
     pub squared_variation: f64,
     /// Mean time to the first byte, in seconds.
@@ -134,8 +145,12 @@ pub struct Cell {
     pub late: [f64; 2],
     /// Processors that the client used.
     pub client_cpu: f64,
-    /// Mean response time of the same requests in the simulator, in seconds.
+    /// Mean response time of the same requests in the simulator, in seconds: of those that came whole.
     pub simulated: f64,
+    /// The simulated mean of all of them, as `mean_of_all`.
+    pub simulated_of_all: f64,
+    /// The part that didn't come whole in the simulator.
+    pub simulated_incomplete: f64,
     /// Mean response time under an order that knows all sizes, on a link with neither TCP nor connections, in
     /// seconds.
     pub clairvoyant: f64,
@@ -148,7 +163,12 @@ pub struct Cell {
 }
 
 impl Cell {
-    fn of(outcome: &OpenRuns, requests: &[Download], length: Duration, seen: laboratory::Seen) -> Self {
+    fn of(
+        outcome: &OpenRuns,
+        (requests, setup): (&[Download], Setup),
+        length: Duration,
+        seen: laboratory::Seen,
+    ) -> Self {
         let mut served =
             Served { responses: requests.iter().map(unanswered).collect(), seconds: seen.seconds };
         let mut retries = 0;
@@ -166,6 +186,7 @@ impl Cell {
         Self {
             requests: requests.len(),
             mean: digest.mean,
+            mean_of_all: case::mean_of_all(&served, setup),
             squared_variation: digest.squared_variation,
             first_byte: digest.first_byte,
             quantiles: digest.quantiles,
@@ -187,6 +208,8 @@ impl Cell {
             late: [outcome.lag_p99.as_secs_f64(), outcome.lag_max.as_secs_f64()],
             client_cpu: outcome.client_cpu,
             simulated: f64::NAN,
+            simulated_of_all: f64::NAN,
+            simulated_incomplete: f64::NAN,
             clairvoyant: f64::NAN,
             over_time: digest.over_time,
             connections_over_time: served.seconds.iter().map(|second| second.connections).collect(),
@@ -213,14 +236,17 @@ impl Cell {
 
     fn in_a_line(&self) -> String {
         format!(
-            "mean {}, C² {:.1}, largest 1 % {}, first byte {}, {} connections, {:.1} % incomplete; simulated {}{}",
+            "mean {} (of all {}), C² {:.1}, largest 1 % {}, first byte {}, {} connections, {:.2} % incomplete; simulated {} ({}), {:.2} %{}",
             seconds(self.mean),
+            seconds(self.mean_of_all),
             self.squared_variation,
             seconds(self.largest),
             seconds(self.first_byte),
             self.connections,
             100.0 * self.incomplete,
             seconds(self.simulated),
+            seconds(self.simulated_of_all),
+            100.0 * self.simulated_incomplete,
             if self.is_client_slow() { "; the client was slow" } else { "" },
         )
     }
@@ -252,6 +278,9 @@ fn slowdown(served: &Served) -> f64 {
 /// # Errors
 /// If there can be no link, a server doesn't start, or the trace can't be read.
 pub async fn run(options: &Options, display: &Display) -> Result<String, Error> {
+    if !options.from.is_empty() {
+        return factors::draw(&options.from, &options.turns.directory("srpt")?);
+    }
     let mut variants = variants_called(&options.turns.only).map_err(Error::Experiment)?;
     if options.short && options.turns.only.is_empty() {
         variants.retain(|variant| variant.name != NOT_SHORT);
@@ -316,11 +345,12 @@ async fn cell(
     if let Some(failure) = &outcome.first_failure {
         display.say(&format!("    a request failed: {failure}"));
     }
-    let mut cell = Cell::of(&outcome, requests, length, seen);
+    let mut cell = Cell::of(&outcome, (requests, setup), length, seen);
     let same = Arc::clone(requests);
     let expected = blocking(move || Ok(case::in_the_simulator(variant, setup, &same, length))).await?;
-    (cell.simulated, cell.clairvoyant, cell.fair_of_largest) =
-        (expected.mean, expected.clairvoyant, expected.fair);
+    [cell.simulated, cell.simulated_of_all] = expected.mean;
+    (cell.simulated_incomplete, cell.clairvoyant) = (expected.incomplete, expected.clairvoyant);
+    cell.fair_of_largest = expected.fair;
     display.say(&format!("    {:8} {}", variant.name, cell.in_a_line()));
     Ok(cell)
 }
@@ -331,11 +361,14 @@ fn trace(options: &Options) -> Result<Vec<Download>, Error> {
         return Ok(poisson(&Bytes::WorldCup, REQUESTS, options.turns.seed));
     };
     let name = path.display();
-    let bytes = std::fs::read(path).map_err(Error::io(format!("reading {name}")))?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        return Err(Error::Experiment(format!("{name} is compressed; run `gzip -dk {name}` first")));
-    }
     let said = |problem: String| Error::Experiment(format!("{name}: {problem}"));
+    let mut bytes = std::fs::read(path).map_err(Error::io(format!("reading {name}")))?;
+    if bytes.starts_with(&GZIP) {
+        let mut plain = Vec::new();
+        let read = MultiGzDecoder::new(&bytes[..]).read_to_end(&mut plain);
+        read.map_err(|error| said(format!("it can't be decompressed: {error}")))?;
+        bytes = plain;
+    }
     let text = String::from_utf8(bytes).map_err(|error| said(error.to_string()))?;
     let requests = read_trace(&text).map_err(|error| said(error.to_string()))?;
     if requests.is_empty() { Err(said("there is no request in it".to_owned())) } else { Ok(requests) }
@@ -350,7 +383,8 @@ mod tests {
         let is_slow = |milliseconds, client_cpu| {
             let late = Duration::from_millis(milliseconds);
             let outcome = OpenRuns { lag_p99: late, client_cpu, ..OpenRuns::default() };
-            let cell = Cell::of(&outcome, &[], Duration::from_secs(1), laboratory::Seen::default());
+            let none = (&[][..], Setup::BASELINE);
+            let cell = Cell::of(&outcome, none, Duration::from_secs(1), laboratory::Seen::default());
             Cell { mean: 0.1, ..cell }.is_client_slow()
         };
         assert!(!is_slow(10, 0.5));

@@ -4,8 +4,12 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 fn run_srpt(arguments: &[&str], output: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bench"));
@@ -16,8 +20,11 @@ fn run_srpt(arguments: &[&str], output: &Path) -> Output {
 #[test]
 fn a_trace_is_served_over_the_link_to_the_last_byte() {
     let directory = tempfile::tempdir().unwrap();
-    let trace = directory.path().join("trace.csv");
-    fs::write(&trace, "t_s,bytes,status\n0,1000,200\n0.5,20000,200\n1.5,300,404\n2,5000,200\n").unwrap();
+    let trace = directory.path().join("trace.csv.gz");
+    let text = "t_s,bytes,status\n0,1000,200\n0.5,20000,200\n1.5,300,404\n2,5000,200\n";
+    let mut packed = GzEncoder::new(fs::File::create(&trace).unwrap(), Compression::fast());
+    packed.write_all(text.as_bytes()).unwrap();
+    packed.finish().unwrap();
     let shown = trace.to_str().unwrap();
     let arguments =
         ["--loads", "0.3", "--seconds", "2", "--setups", "A,E2", "--only", "FAIR", "--trace", shown];
@@ -51,10 +58,10 @@ fn what_is_wrong_is_said() {
         assert!(!told.status.success() && errors.contains(says), "{arguments:?}: {errors}");
     };
     refused(&["--loads", "W11"], "isn't a workload");
-    refused(&["--setups", "F"], "first time-out");
+    refused(&["--setups", "F9s"], "seconds from 0.1 to 10");
     refused(&["--only", "LIFO"], "there is no variant `LIFO`");
     refused(&["--trace", "/nowhere"], "reading /nowhere");
     let trace = directory.path().join("trace.csv.gz");
     fs::write(&trace, [0x1f, 0x8b, 8]).unwrap();
-    refused(&["--trace", trace.to_str().unwrap()], "gzip -dk");
+    refused(&["--trace", trace.to_str().unwrap()], "can't be decompressed");
 }

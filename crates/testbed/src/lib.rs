@@ -6,6 +6,7 @@ pub mod browser;
 pub mod confinement;
 pub mod database;
 pub mod error;
+pub mod first_timeout;
 pub mod link;
 pub mod mariadb;
 pub mod namespace;

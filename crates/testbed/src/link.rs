@@ -197,6 +197,14 @@ impl Link {
         Ok(state)
     }
 
+    /// How often an opening of a connection, or an answer to one, was sent again by the server's side.
+    ///
+    /// # Errors
+    /// If the kernel doesn't tell.
+    pub fn openings_again(&self) -> Result<u64, Error> {
+        Ok(counter(&self.server.read("netstat")?, "TcpExt:", "TCPSynRetrans"))
+    }
+
     /// Packets that found the queue of the kernel full.
     ///
     /// # Errors

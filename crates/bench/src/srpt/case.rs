@@ -5,9 +5,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use admission::{Cutoffs, EgressOrder, EgressPolicy};
-use sim::uplink::{Demand, Digest, Download, Phases, Plain, Queue, Tcp, plain, serve};
+use sim::uplink::{Demand, Digest, Download, Phases, Plain, Queue, Served, Tcp, plain, serve};
 
 use testbed::wan::Wan;
+
+use super::PATIENCE;
 
 /// Bits per second of the link.
 pub const BITS: u64 = 10_000_000;
@@ -180,6 +182,8 @@ pub enum Setup {
     DelayAndLoss,
     /// E: several requests over one connection.
     Persistent(u32),
+    /// F: so many milliseconds until an opening of a connection is sent again.
+    FirstTimeout(u32),
     /// H: users abort after so many seconds and try again three times.
     Impatient(u32),
     /// I: packets with so many bytes of data.
@@ -246,6 +250,14 @@ impl Setup {
         }
     }
 
+    /// TCP's first time-out, unless it is the kernel's own.
+    pub(super) fn first_timeout(self) -> Option<Duration> {
+        match self {
+            Self::FirstTimeout(milliseconds) => Some(Duration::from_millis(milliseconds.into())),
+            _ => None,
+        }
+    }
+
     /// What is behind the link.
     pub(super) fn wan(self) -> Option<Wan> {
         let (milliseconds, percent) = self.far();
@@ -268,6 +280,7 @@ impl fmt::Display for Setup {
             Self::Loss(percent) => write!(out, "C{percent}"),
             Self::DelayAndLoss => write!(out, "D"),
             Self::Persistent(requests) => write!(out, "E{requests}"),
+            Self::FirstTimeout(milliseconds) => write!(out, "F{}", f64::from(*milliseconds) / 1_000.0),
             Self::Impatient(seconds) => write!(out, "H{seconds}"),
             Self::SmallPackets(bytes) => write!(out, "I{bytes}"),
             Self::Realistic(seconds) => write!(out, "J{seconds}"),
@@ -280,6 +293,10 @@ impl FromStr for Setup {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (letter, number) = text.split_at_checked(1).unwrap_or((text, ""));
+        let seconds = if number.is_empty() { Ok(0.5) } else { number.parse::<f64>() };
+        let seconds = seconds.ok().filter(|seconds| (0.1..=10.0).contains(seconds));
+        let seconds = seconds.map(|seconds| (seconds * 1_000.0).round() as u32);
+        let seconds = seconds.ok_or_else(|| format!("`{letter}` takes seconds from 0.1 to 10"));
         let number = |usual: u32, allowed: std::ops::RangeInclusive<u32>| {
             let found = if number.is_empty() { Ok(usual) } else { number.parse() };
             found.ok().filter(|number| allowed.contains(number)).ok_or_else(|| {
@@ -295,9 +312,9 @@ impl FromStr for Setup {
             "H" => number(10, 1..=100).map(Self::Impatient),
             "I" => number(536, 128..=1_460).map(Self::SmallPackets),
             "J" => number(7, 1..=100).map(Self::Realistic),
-            "F" => Err("Linux has no setting for the first time-out; it is 1 s".to_owned()),
+            "F" => seconds.map(Self::FirstTimeout),
             "G" => Err("Linux uses SYN cookies by itself, so that there is nothing to compare".to_owned()),
-            _ => Err("isn't one of A, B, C, D, E, H, I, J".to_owned()),
+            _ => Err("isn't one of A, B, C, D, E, F, H, I, J".to_owned()),
         }
     }
 }
@@ -337,8 +354,8 @@ pub(super) fn simulated(by: By, setup: Setup) -> sim::uplink::Setup {
         round_trip: ROUND_TRIP + Duration::from_millis(setup.far().0.into()),
         loss: f64::from(setup.far().1) / 100.0,
         reuse: setup.reuse(),
-        first_timeout: FIRST_TIMEOUT,
-        patience: setup.patience(),
+        first_timeout: setup.first_timeout().unwrap_or(FIRST_TIMEOUT),
+        patience: Some(setup.patience().unwrap_or(PATIENCE)),
         retries: setup.retries(),
         half_open: NO_BOUND,
         backlog: if by == By::Nobody { BACKLOG } else { NO_BOUND },
@@ -347,11 +364,25 @@ pub(super) fn simulated(by: By, setup: Setup) -> sim::uplink::Setup {
     }
 }
 
+/// How long a user has waited whose response never came whole.
+pub(super) fn waited(setup: Setup) -> Duration {
+    setup.patience().unwrap_or(PATIENCE) * (1 + setup.retries())
+}
+
+/// The mean response time of all requests. One that never came whole counts with what its user waited.
+pub(super) fn mean_of_all(served: &Served, setup: Setup) -> f64 {
+    let waited = waited(setup).as_secs_f64();
+    let times = served.responses.iter().map(|one| one.response.unwrap_or(waited));
+    crate::stats::mean(&times.collect::<Vec<_>>())
+}
+
 /// What simulations say of the same requests.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
-    /// The mean of the variant.
-    pub(super) mean: f64,
+    /// The mean of the variant's responses that came whole, and of all requests.
+    pub(super) mean: [f64; 2],
+    /// The part of its requests that didn't come whole.
+    pub(super) incomplete: f64,
     /// The mean under an order that knows all sizes, on a link of bytes alone.
     pub(super) clairvoyant: f64,
     /// What each of the largest hundredth takes where all share alike: the mean and the most of several runs.
@@ -390,8 +421,10 @@ pub(super) fn in_the_simulator(
         Some([crate::stats::mean(&times), most])
     };
     let largest = fair.first().map_or(0, Vec::len);
+    let ours = played(&link, 1);
     Expected {
-        mean: played(&link, 1).mean(),
+        mean: [ours.mean(), mean_of_all(&ours, setup)],
+        incomplete: ours.incomplete(),
         clairvoyant: alone(EgressOrder::ShortestRemaining, SEGMENT).mean(),
         fair: (0..largest).map(of_all).collect(),
     }
@@ -399,6 +432,8 @@ pub(super) fn in_the_simulator(
 
 #[cfg(test)]
 mod tests {
+    use sim::uplink::Response;
+
     use super::*;
 
     #[test]
@@ -409,14 +444,16 @@ mod tests {
         for text in ["W0", "W11", "0", "much", "11"] {
             assert!(text.parse::<Load>().is_err(), "{text}");
         }
-        for text in ["A", "B150", "C15", "D", "E10", "H3", "I536", "J7"] {
+        for text in ["A", "B150", "C15", "D", "E10", "F0.5", "F3", "H3", "I536", "J7"] {
             assert_eq!(text.parse::<Setup>().unwrap().to_string(), text);
         }
         assert_eq!("E".parse(), Ok(Setup::Persistent(5)));
+        assert_eq!("F".parse(), Ok(Setup::FirstTimeout(500)));
         for (text, says) in [
             ("C0", "from 1 to"),
             ("D5", "one of"),
-            ("F", "first time-out"),
+            ("F0", "seconds from 0.1"),
+            ("Fast", "seconds from 0.1"),
             ("G", "cookies"),
             ("E0", "from 1 to"),
             ("A5", "one of"),
@@ -424,6 +461,14 @@ mod tests {
             assert!(text.parse::<Setup>().unwrap_err().contains(says), "{text}");
         }
         assert!(variants_called(&["what".to_owned()]).unwrap_err().contains("SRPT, no aging, auto"));
+    }
+
+    #[test]
+    fn a_lost_response_counts_with_what_its_user_waited() {
+        let came = |response| Response { at: 0.0, bytes: 1, first_byte: None, response };
+        let served = Served { responses: vec![came(Some(2.0)), came(None)], seconds: Vec::new() };
+        let mean = |setup: &str| mean_of_all(&served, setup.parse().unwrap());
+        assert!((mean("A") - 61.0).abs() < 1e-9 && (mean("H10") - 21.0).abs() < 1e-9);
     }
 
     #[test]

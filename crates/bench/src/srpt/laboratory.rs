@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sim::uplink::{Download, Second};
+use testbed::first_timeout::FirstTimeout;
 use testbed::link::{Link, Properties, SERVER, UPLINK};
 use testbed::process::resident_memory;
 use tokio::time::{MissedTickBehavior, interval};
@@ -41,6 +42,7 @@ const NO_ADMISSION: [(&str, &str); 3] =
 pub(super) struct Testbed {
     gate: Option<Gatekeeper>,
     origin: Origin,
+    _first_timeout: Option<FirstTimeout>,
     pub(super) link: Link,
 }
 
@@ -49,6 +51,7 @@ impl Testbed {
     pub(super) fn start(variant: Variant, setup: Setup, cpu: Option<usize>) -> Result<Self, Error> {
         let link =
             Link::new(Properties { bits: BITS, queue: QUEUE, segment: setup.segment(), wan: setup.wan() })?;
+        let first_timeout = setup.first_timeout().map(|time| FirstTimeout::set(&link, time)).transpose()?;
         if let By::Kernel { bands: bands @ "htb", .. } = variant.by {
             link.replace_queues(&Gatekeeper::bands_of(UPLINK, BITS, bands)?)?;
         }
@@ -68,7 +71,7 @@ impl Testbed {
             Ok((origin, Some(gate)))
         };
         let (origin, gate) = link.server().inside(|| Ok(start()))??;
-        Ok(Self { gate, origin, link })
+        Ok(Self { gate, origin, _first_timeout: first_timeout, link })
     }
 
     fn port(&self) -> u16 {

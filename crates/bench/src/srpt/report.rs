@@ -8,6 +8,7 @@ use crate::turns::{Row, Section};
 
 pub(super) const ROWS: &[Row<Cell>] = &[
     Row::compared("mean response time", |cell| cell.mean, seconds),
+    Row::compared("mean of all, the lost at what was waited", |cell| cell.mean_of_all, seconds),
     Row::new("C²", |cell| cell.squared_variation, ratio),
     Row::new("slowdown", |cell| cell.slowdown, ratio),
     Row::new("time to the first byte", |cell| cell.first_byte, seconds),
@@ -38,6 +39,8 @@ pub(super) const ROWS: &[Row<Cell>] = &[
     ),
     Row::new("processor time for each response", |cell| cell.cost, micros),
     Row::new("mean, simulated", |cell| cell.simulated, seconds),
+    Row::new("mean of all, simulated", |cell| cell.simulated_of_all, seconds),
+    Row::new("incomplete, simulated", |cell| 100.0 * cell.simulated_incomplete, percent),
     Row::new("mean over that of an order that knows all", |cell| cell.mean / cell.clairvoyant, ratio),
     Row::new("client late (99th percentile)", |cell| cell.late[0], seconds),
 ];

@@ -50,7 +50,6 @@ use crate::order::Sequence;
 use crate::pace::Pace;
 use crate::policy::{AfterStall, Cost, Policy};
 use crate::rejection::deadline::Deadlines;
-use crate::rejection::queue_length::{IMMEDIATE_MAX, is_full};
 use crate::rejection::{Asked, Place as RoomFor, Reach, Refusal, TooMany};
 use crate::request::{Completion, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
 use crate::stalls::Stalls;
@@ -61,6 +60,10 @@ use classes::Settled;
 
 /// The most events kept for a shell that doesn't drain them; beyond it the oldest are lost, and counted.
 pub const EVENTS_MAX: usize = 65_536;
+
+/// The most immediate requests that wait for a connection. They aren't counted in `queue_max`: a full queue
+/// must not refuse the `COMMIT` that it waits for. Beyond this a shell has lost count.
+const IMMEDIATE_MAX: usize = 65_536;
 
 /// The admission state of one protected service.
 #[derive(Debug)]
@@ -187,7 +190,7 @@ impl Gate {
     fn admit_at_once(&mut self, now: Instant, slot: u32) {
         if self.connections.has_one_for(&self.tickets.at(slot).request) {
             self.start(now, slot);
-        } else if is_full(self.immediate.len(), IMMEDIATE_MAX) {
+        } else if self.immediate.len() >= IMMEDIATE_MAX {
             self.reject(now, slot, Reason::QueueFull);
         } else {
             self.wait(slot, Line::Immediate);
@@ -220,7 +223,7 @@ impl Gate {
             self.charge_tenant(slot);
             self.start(now, slot);
         } else {
-            let is_full = instead.is_none() && is_full(self.queued(), self.policy.queue_max);
+            let is_full = instead.is_none() && self.queued() >= self.policy.queue_max;
             if is_full && let Some(late) = self.first_late(slot) {
                 self.reject(now, late, Reason::QueueFull);
             } else if is_full {

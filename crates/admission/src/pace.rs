@@ -78,9 +78,9 @@ impl Pace {
         self.speeds.parallelism()
     }
 
-    /// On how many it works at once at least, as far as that was seen.
+    /// The fewest requests that make the service nearly as fast as it was ever seen.
     pub(crate) fn works_on(&self) -> Option<u32> {
-        self.speeds.nearly_fastest().map(|(requests, _)| requests)
+        self.speeds.nearly_fastest().map(|fastest| fastest.requests)
     }
 
     /// From now on the clock runs with progress, or with time.

@@ -7,8 +7,6 @@
 
 pub(crate) mod deadline;
 mod drain;
-pub(crate) mod queue_length;
-pub(crate) mod queue_timeout;
 mod target;
 mod yaksha;
 

@@ -14,7 +14,6 @@
 use super::Gate;
 use crate::action::Reason;
 use crate::event::{Event, Lane};
-use crate::rejection::queue_timeout;
 use crate::tickets::{Alarm, Client, Place};
 use crate::time::Instant;
 use crate::without::Mechanism;
@@ -59,7 +58,7 @@ impl Gate {
     }
 
     fn times_out(&self, slot: u32) -> Instant {
-        queue_timeout::due(self.tickets.at(slot).arrived, self.policy.queue_timeout)
+        self.tickets.at(slot).arrived.after(self.policy.queue_timeout)
     }
 
     fn charge_overdue(&mut self) {

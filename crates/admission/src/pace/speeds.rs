@@ -113,6 +113,15 @@ struct View {
     of_levels: f64,
 }
 
+/// The fewest requests that make the service nine tenths as fast as it was ever seen.
+pub(crate) struct Fastest {
+    pub(crate) requests: u32,
+    /// The most requests whose speed is known. Where `requests` is near, more may be faster.
+    top: u32,
+    /// Nothing is known of fewer: these may do as well.
+    is_fewest: bool,
+}
+
 /// What was learned of the service's speed.
 #[derive(Debug)]
 pub(crate) struct Speeds {
@@ -279,34 +288,27 @@ impl Speeds {
     /// is, as far as the difference isn't noise. `None`: the service was not seen with half as many more, or
     /// not with fewer (or one).
     pub(crate) fn parallelism(&self) -> Option<Parallelism> {
-        let (requests, top) = self.nearly_fastest()?;
+        let Fastest { requests, top, is_fewest } = self.nearly_fastest()?;
         let learned = self.learned.iter().copied().filter(|&learned| learned >= JUDGED);
         let samples = learned.fold(KEPT, f64::min) as u32;
-        (2 * top >= 3 * requests).then_some(Parallelism { requests, samples })
+        let is_known = !is_fewest || requests == 1;
+        (is_known && 2 * top >= 3 * requests).then_some(Parallelism { requests, samples })
     }
 
-    /// The fewest requests that make it nine tenths as fast as it was ever seen, and the most of which that
-    /// is known. Where they are about as many it may be faster with more.
-    pub(crate) fn nearly_fastest(&self) -> Option<(u32, u32)> {
-        let top = (0..LEVELS).rev().find(|&level| self.learned[level] >= JUDGED)?;
-        Some((self.fastest_up_to(top)?, at(top)))
-    }
-
-    fn fastest_up_to(&self, top: usize) -> Option<u32> {
+    pub(crate) fn nearly_fastest(&self) -> Option<Fastest> {
+        let levels = || (0..LEVELS).filter(|&level| self.learned[level] >= JUDGED);
+        let top = levels().last()?;
         let noise = |level: usize| libm::sqrt(self.noise / self.learned[level]);
-        let levels = || (0..=top).filter(|&level| self.learned[level] >= JUDGED);
         let most = levels().map(|level| self.speeds[level] * (1.0 - noise(level))).fold(0.0, f64::max);
         let enough = NEARLY * most;
         let reaches = levels().find(|&level| self.speeds[level] * (1.0 + noise(level)) >= enough)?;
-        match levels().take_while(|&level| level < reaches).last() {
-            None if reaches == 0 => Some(1),
-            None => None,
-            Some(before) => {
-                let (from, to) = (f64::from(at(before)), f64::from(at(reaches)));
-                let part = (enough - self.speeds[before]) / (self.speeds[reaches] - self.speeds[before]);
-                Some(libm::ceil(from + part.clamp(0.0, 1.0) * (to - from) - ROUNDED) as u32)
-            }
-        }
+        let before = levels().take_while(|&level| level < reaches).last();
+        let requests = before.map_or(at(reaches), |before| {
+            let (from, to) = (f64::from(at(before)), f64::from(at(reaches)));
+            let part = (enough - self.speeds[before]) / (self.speeds[reaches] - self.speeds[before]);
+            libm::ceil(from + part.clamp(0.0, 1.0) * (to - from) - ROUNDED) as u32
+        });
+        Some(Fastest { requests, top: at(top), is_fewest: before.is_none() })
     }
 
     /// What is to be kept across restarts.

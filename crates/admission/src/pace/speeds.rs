@@ -297,7 +297,7 @@ impl Speeds {
 
     pub(crate) fn nearly_fastest(&self) -> Option<Fastest> {
         let levels = || (0..LEVELS).filter(|&level| self.learned[level] >= JUDGED);
-        let top = levels().last()?;
+        let top = levels().next_back()?;
         let noise = |level: usize| libm::sqrt(self.noise / self.learned[level]);
         let most = levels().map(|level| self.speeds[level] * (1.0 - noise(level))).fold(0.0, f64::max);
         let enough = NEARLY * most;

@@ -186,13 +186,14 @@ fn a_client_is_told_of_a_server_that_is_lost_behind_its_file_and_cut_off_within(
     let stage = Stage::start(&["connections = 1", "message_timeout = \"1h\""], "");
     let mut direct = stage.direct();
     direct.query("CREATE OR REPLACE TABLE cut_short (v INT PRIMARY KEY)");
-    let begin = || {
+    let begin = |end: &[u8]| {
         let mut session = stage.client();
         session.send(&query("LOAD DATA LOCAL INFILE 'any' INTO TABLE cut_short"));
         std::io::Read::read_exact(&mut session.stream, &mut [0; 8]).unwrap();
-        let mut piece = bytes::BytesMut::new();
-        codec::write(&mut piece, Sequence(2), b"1\n");
-        session.send(&piece);
+        let mut pieces = bytes::BytesMut::new();
+        codec::write(&mut pieces, Sequence(2), b"1\n");
+        pieces.extend_from_slice(end);
+        session.send(&pieces);
         session
     };
     let heard = |mut session: Session| {
@@ -201,16 +202,27 @@ fn a_client_is_told_of_a_server_that_is_lost_behind_its_file_and_cut_off_within(
         let _ = std::io::Read::read_to_end(&mut session.stream, &mut heard);
         heard
     };
-    let session = begin();
+    let session = begin(b"");
     direct.query(&format!("KILL {}", loader(&stage, "cut_short")));
     let told = heard(session);
     assert!(told.is_empty() || told.get(4) == Some(&0xff), "{told:?}");
     // The server waits for the lock of the row.
     direct.query("BEGIN");
     direct.query("INSERT INTO cut_short VALUES (1)");
-    let mut session = begin();
-    session.send(b"\0\0\0\x03");
-    direct.query(&format!("KILL {}", loader(&stage, "cut_short")));
+    let session = begin(b"\0\0\0\x03");
+    // It has the row, so the gate has passed the file on, and its end with it.
+    let thread = loader(&stage, "cut_short");
+    let waits = format!(
+        "SELECT COUNT(*) FROM information_schema.innodb_trx \
+         WHERE trx_state = 'LOCK WAIT' AND trx_mysql_thread_id = {thread}"
+    );
+    let mut witness = stage.direct();
+    stage.until_holds("the server waits for the row", || {
+        // InnoDB renews that table only if nobody has read it for a tenth of a second.
+        witness.query("DO SLEEP(0.2)");
+        witness.query(&waits).rows() == "1"
+    });
+    direct.query(&format!("KILL {thread}"));
     let told = heard(session);
     let [_, _, _, number, 0xff, low, high, ..] = told[..] else { panic!("{told:?}") };
     assert_eq!((number, u16::from_le_bytes([low, high])), (4, 2013));
